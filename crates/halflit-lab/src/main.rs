@@ -1,0 +1,48 @@
+//! The papers' experiments and the benchmarks, one file per experiment.
+//!
+//! `cargo run --release -p halflit-lab -- <experiment>`; nothing here is published.
+#![forbid(unsafe_code)]
+
+mod accounting_bench;
+mod kernel_bench;
+mod noise_bench;
+mod peers;
+mod sample;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Reproductions, benchmarks and raw samplers of halflit.
+#[derive(Parser)]
+#[command(name = "halflit-lab", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    Sample(sample::Args),
+    NoiseBench(noise_bench::Args),
+    AccountingBench(accounting_bench::Args),
+    KernelBench(kernel_bench::Args),
+}
+
+/// What an experiment returns: nothing, or a sentence about what went wrong.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().experiment {
+        Experiment::Sample(args) => sample::run(args),
+        Experiment::NoiseBench(args) => noise_bench::run(args),
+        Experiment::AccountingBench(args) => accounting_bench::run(args),
+        Experiment::KernelBench(args) => kernel_bench::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
