@@ -3,6 +3,7 @@
 
 mod commands;
 mod failure;
+mod files;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
