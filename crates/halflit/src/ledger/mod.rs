@@ -1,0 +1,2 @@
+//! ledger
+pub mod log;
