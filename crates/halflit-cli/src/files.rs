@@ -44,11 +44,7 @@ fn write_durably(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 /// A rename is only durable once its folder is.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        File::open(path)?.sync_all()
-    } else {
-        Ok(())
-    }
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
 fn parent(path: &Path) -> &Path {
@@ -60,10 +56,7 @@ fn parent(path: &Path) -> &Path {
 
 fn temporary_sibling(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{} names no file", path.display()),
-        )
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
     })?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);
@@ -83,14 +76,8 @@ mod tests {
         let taken = folder.path().join("taken");
         fs::create_dir(&taken).unwrap();
         fs::write(taken.join("inside"), b"x").unwrap();
-        assert!(
-            write_atomically(&taken, b"new").is_err(),
-            "a folder cannot be replaced by a file"
-        );
-        assert!(
-            write_folder_atomically(&taken, &[("a", b"1")]).is_err(),
-            "a filled folder is not replaced"
-        );
+        assert!(write_atomically(&taken, b"new").is_err(), "a folder cannot be replaced by a file");
+        assert!(write_folder_atomically(&taken, &[("a", b"1")]).is_err(), "a filled folder is not replaced");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }

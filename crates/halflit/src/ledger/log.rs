@@ -71,18 +71,13 @@ pub struct Log {
 impl Log {
     /// Opens the log, creating an empty one where there is none.
     pub fn open_or_create(path: &Path) -> Result<Self, LogError> {
-        Self::open_with(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        )
+        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
     }
 
     /// Opens a log that must be there.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         if !path.exists() {
-            return Err(LogError::Missing {
-                path: path.to_owned(),
-            });
+            return Err(LogError::Missing { path: path.to_owned() });
         }
         Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
     }
@@ -93,35 +88,21 @@ impl Log {
             Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(at)?;
         connection.busy_timeout(PATIENCE).map_err(at)?;
         // EXTRA also syncs the folder after the journal is removed: a charge that was reported survives a power cut.
-        connection
-            .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;")
-            .map_err(at)?;
-        let begun = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(at)?;
-        let id: i32 = begun
-            .pragma_query_value(None, "application_id", |row| row.get(0))
-            .map_err(at)?;
-        let format: i32 = begun
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .map_err(at)?;
-        let tables: i64 = begun
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-            .map_err(at)?;
+        connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;").map_err(at)?;
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
+        let id: i32 = begun.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(at)?;
+        let format: i32 = begun.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(at)?;
+        let tables: i64 =
+            begun.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(at)?;
         match (id, format, tables) {
             (APPLICATION_ID, FORMAT, _) => {}
             (0, 0, 0) => create_schema(&begun).map_err(at)?,
             _ => {
-                return Err(LogError::NotALedger {
-                    path: path.to_owned(),
-                });
+                return Err(LogError::NotALedger { path: path.to_owned() });
             }
         }
         begun.commit().map_err(at)?;
-        Ok(Log {
-            connection,
-            path: path.to_owned(),
-        })
+        Ok(Log { connection, path: path.to_owned() })
     }
 
     /// Where the file is.
@@ -147,10 +128,7 @@ impl Log {
     {
         let path = self.path.clone();
         let at = |source| Refusal::from(storage(&path, source));
-        let begun = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(at)?;
+        let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
         let entries = read_checked(&begun, &path)?;
         let (bodies, answer) = decide(&entries)?;
         for body in &bodies {
@@ -182,16 +160,13 @@ fn insert(begun: &Transaction, body: &impl Serialize) -> rusqlite::Result<()> {
     let body =
         serde_json::to_string(body).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let last = begun
-        .query_row(
-            "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1",
-            [],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
-        )
+        .query_row("SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })
         .optional()?;
     let (number, previous) = last.map_or((1, String::new()), |(number, hash)| (number + 1, hash));
-    let written_at: String = begun.query_row("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')", [], |row| {
-        row.get(0)
-    })?;
+    let written_at: String =
+        begun.query_row("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')", [], |row| row.get(0))?;
     let hash = chained_hash(&previous, number, &written_at, &body);
     begun.execute(
         "INSERT INTO entries (number, written_at, body, hash) VALUES (?1, ?2, ?3, ?4)",
@@ -222,35 +197,21 @@ fn read_checked<Body: DeserializeOwned>(
     let mut previous = String::new();
     for row in rows {
         let (number, written_at, body, hash) = row.map_err(at)?;
-        let altered = || LogError::Altered {
-            path: path.to_owned(),
-            entry: number,
-        };
+        let altered = || LogError::Altered { path: path.to_owned(), entry: number };
         if number != entries.len() as i64 + 1 || hash != chained_hash(&previous, number, &written_at, &body) {
             return Err(altered());
         }
         let body = serde_json::from_str(&body).map_err(|_| altered())?;
-        entries.push(Entry {
-            number,
-            written_at,
-            body,
-        });
+        entries.push(Entry { number, written_at, body });
         previous = hash;
     }
     // AUTOINCREMENT remembers the highest number ever given: entries cut off the end are noticed.
     let highest: Option<i64> = connection
-        .query_row(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'entries'",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'entries'", [], |row| row.get(0))
         .optional()
         .map_err(at)?;
     if highest.unwrap_or(0) != entries.len() as i64 {
-        return Err(LogError::Altered {
-            path: path.to_owned(),
-            entry: entries.len() as i64 + 1,
-        });
+        return Err(LogError::Altered { path: path.to_owned(), entry: entries.len() as i64 + 1 });
     }
     Ok(entries)
 }
@@ -264,13 +225,8 @@ fn chained_hash(previous: &str, number: i64, written_at: &str, body: &str) -> St
 
 fn storage(path: &Path, source: rusqlite::Error) -> LogError {
     match source.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::NotADatabase) => LogError::NotALedger {
-            path: path.to_owned(),
-        },
-        _ => LogError::Storage {
-            path: path.to_owned(),
-            source,
-        },
+        Some(rusqlite::ErrorCode::NotADatabase) => LogError::NotALedger { path: path.to_owned() },
+        _ => LogError::Storage { path: path.to_owned(), source },
     }
 }
 
@@ -283,11 +239,7 @@ mod tests {
     }
 
     fn words(log: &Log) -> Vec<String> {
-        log.entries()
-            .unwrap()
-            .into_iter()
-            .map(|entry| entry.body)
-            .collect()
+        log.entries().unwrap().into_iter().map(|entry| entry.body).collect()
     }
 
     #[test]
@@ -305,11 +257,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::open_or_create(&folder.path().join("ledger")).unwrap();
         append(&mut log, "one").unwrap();
-        let refused: Result<(), LogError> = log.append(|_: &[Entry<String>]| {
-            Err(LogError::Missing {
-                path: "somewhere".into(),
-            })
-        });
+        let refused: Result<(), LogError> =
+            log.append(|_: &[Entry<String>]| Err(LogError::Missing { path: "somewhere".into() }));
         assert!(refused.is_err());
         assert_eq!(words(&log), ["one"]);
     }
@@ -345,14 +294,8 @@ mod tests {
             )
             .unwrap();
             raw.execute(tampering, []).unwrap();
-            assert!(
-                matches!(log.entries::<String>(), Err(LogError::Altered { .. })),
-                "{tampering}"
-            );
-            assert!(
-                matches!(append(&mut log, "three"), Err(LogError::Altered { .. })),
-                "{tampering}"
-            );
+            assert!(matches!(log.entries::<String>(), Err(LogError::Altered { .. })), "{tampering}");
+            assert!(matches!(append(&mut log, "three"), Err(LogError::Altered { .. })), "{tampering}");
         }
     }
 
@@ -363,17 +306,8 @@ mod tests {
         std::fs::write(&text, "a,b\n1,2\n".repeat(100)).unwrap();
         assert!(matches!(Log::open(&text), Err(LogError::NotALedger { .. })));
         let foreign = folder.path().join("other.sqlite");
-        Connection::open(&foreign)
-            .unwrap()
-            .execute_batch("CREATE TABLE t (x)")
-            .unwrap();
-        assert!(matches!(
-            Log::open_or_create(&foreign),
-            Err(LogError::NotALedger { .. })
-        ));
-        assert!(matches!(
-            Log::open(&folder.path().join("none")),
-            Err(LogError::Missing { .. })
-        ));
+        Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+        assert!(matches!(Log::open_or_create(&foreign), Err(LogError::NotALedger { .. })));
+        assert!(matches!(Log::open(&folder.path().join("none")), Err(LogError::Missing { .. })));
     }
 }

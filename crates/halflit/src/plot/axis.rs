@@ -76,18 +76,12 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let stride = ((last - first) / 7).max(1);
     let inside = |tick: &f64| *tick >= low * 0.999 && *tick <= high * 1.001;
-    let decades: Vec<f64> = (first..=last)
-        .step_by(stride as usize)
-        .map(|k| 10f64.powi(k))
-        .filter(inside)
-        .collect();
+    let decades: Vec<f64> =
+        (first..=last).step_by(stride as usize).map(|k| 10f64.powi(k)).filter(inside).collect();
     if decades.len() >= 3 {
         return decades;
     }
-    (first..=last)
-        .flat_map(|k| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(k)))
-        .filter(inside)
-        .collect()
+    (first..=last).flat_map(|k| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(k))).filter(inside).collect()
 }
 
 /// A tick label: plain where that is short, scientific otherwise.
@@ -129,11 +123,7 @@ mod tests {
 
     #[test]
     fn an_axis_of_nothing_still_draws() {
-        assert!(
-            !Axis::spanning(Scale::Linear, std::iter::empty())
-                .ticks()
-                .is_empty()
-        );
+        assert!(!Axis::spanning(Scale::Linear, std::iter::empty()).ticks().is_empty());
     }
 
     #[test]

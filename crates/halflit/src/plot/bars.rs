@@ -62,25 +62,11 @@ impl BarChart {
         for tick in axis.ticks() {
             let Some(x) = across(tick) else { continue };
             segment(&mut svg, (x, TOP), (x, TOP + plot_height), "hl-grid");
-            text(
-                &mut svg,
-                x,
-                TOP + plot_height + 18.0,
-                "middle",
-                "hl-tick",
-                &label(tick),
-            );
+            text(&mut svg, x, TOP + plot_height + 18.0, "middle", "hl-tick", &label(tick));
         }
         for (index, bar) in self.bars.iter().enumerate() {
             let top = TOP + ROW * index as f64;
-            text(
-                &mut svg,
-                NAMES - 8.0,
-                top + 15.0,
-                "end",
-                "hl-label",
-                &shortened(&bar.name),
-            );
+            text(&mut svg, NAMES - 8.0, top + 15.0, "end", "hl-label", &shortened(&bar.name));
             let Some(end) = across(bar.value) else { continue };
             let colour = if bar.value < 0.0 { 1 } else { 0 };
             let _ = write!(
@@ -93,16 +79,10 @@ impl BarChart {
                 super::escape(&bar.name),
                 bar.value
             );
-            let whisker = bar
-                .error
-                .and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
+            let whisker =
+                bar.error.and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
             if let Some((low, high)) = whisker {
-                segment(
-                    &mut svg,
-                    (low, top + ROW / 2.0),
-                    (high, top + ROW / 2.0),
-                    "hl-axis",
-                );
+                segment(&mut svg, (low, top + ROW / 2.0), (high, top + ROW / 2.0), "hl-axis");
             }
         }
         segment(&mut svg, (zero, TOP), (zero, TOP + plot_height), "hl-axis");
@@ -137,29 +117,13 @@ mod tests {
             title: "Weights".into(),
             x_label: "log-odds".into(),
             bars: vec![
-                Bar {
-                    name: "x".repeat(80),
-                    value: 1.0,
-                    error: Some(0.5),
-                },
-                Bar {
-                    name: "age".into(),
-                    value: -2.0,
-                    error: None,
-                },
-                Bar {
-                    name: "broken".into(),
-                    value: f64::NAN,
-                    error: None,
-                },
+                Bar { name: "x".repeat(80), value: 1.0, error: Some(0.5) },
+                Bar { name: "age".into(), value: -2.0, error: None },
+                Bar { name: "broken".into(), value: f64::NAN, error: None },
             ],
         };
         let svg = chart.to_svg();
-        assert_eq!(
-            svg.matches("<rect class=").count(),
-            2,
-            "a bar that is not a number is not drawn"
-        );
+        assert_eq!(svg.matches("<rect class=").count(), 2, "a bar that is not a number is not drawn");
         assert!(svg.contains('…'));
         assert!(!svg.contains(">NaN"));
     }

@@ -20,12 +20,7 @@ pub struct Series {
 impl Series {
     /// A solid line without dots.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series {
-            name: name.into(),
-            points,
-            dashed: false,
-            marked: false,
-        }
+        Series { name: name.into(), points, dashed: false, marked: false }
     }
 
     /// The same, dashed.
@@ -78,11 +73,7 @@ impl LineChart {
         let points = || self.series.iter().flat_map(|series| series.points.iter());
         let x_axis = Axis::spanning(self.x_scale, points().map(|point| point.0));
         let y_axis = Axis::spanning(self.y_scale, points().map(|point| point.1));
-        let legend_rows = if self.series.len() > 1 {
-            self.series.len()
-        } else {
-            0
-        };
+        let legend_rows = if self.series.len() > 1 { self.series.len() } else { 0 };
         let height = HEIGHT + 20.0 * legend_rows as f64;
         let (plot_width, plot_height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
         let across = |position: f64| LEFT + position * plot_width;
@@ -96,14 +87,7 @@ impl LineChart {
                 continue;
             };
             segment(&mut svg, (x, TOP), (x, TOP + plot_height), "hl-grid");
-            text(
-                &mut svg,
-                x,
-                TOP + plot_height + 18.0,
-                "middle",
-                "hl-tick",
-                &label(tick),
-            );
+            text(&mut svg, x, TOP + plot_height + 18.0, "middle", "hl-tick", &label(tick));
         }
         for tick in y_axis.ticks() {
             let Some(y) = y_axis.position(tick).map(up) else {
@@ -112,12 +96,7 @@ impl LineChart {
             segment(&mut svg, (LEFT, y), (LEFT + plot_width, y), "hl-grid");
             text(&mut svg, LEFT - 6.0, y + 4.0, "end", "hl-tick", &label(tick));
         }
-        segment(
-            &mut svg,
-            (LEFT, TOP + plot_height),
-            (LEFT + plot_width, TOP + plot_height),
-            "hl-axis",
-        );
+        segment(&mut svg, (LEFT, TOP + plot_height), (LEFT + plot_width, TOP + plot_height), "hl-axis");
         segment(&mut svg, (LEFT, TOP), (LEFT, TOP + plot_height), "hl-axis");
         text(
             &mut svg,
@@ -127,11 +106,7 @@ impl LineChart {
             "hl-label",
             &self.x_label,
         );
-        let _ = write!(
-            svg,
-            "<g transform=\"translate(18 {:.1}) rotate(-90)\">",
-            TOP + plot_height / 2.0
-        );
+        let _ = write!(svg, "<g transform=\"translate(18 {:.1}) rotate(-90)\">", TOP + plot_height / 2.0);
         text(&mut svg, 0.0, 0.0, "middle", "hl-label", &self.y_label);
         svg.push_str("</g>");
 
@@ -143,11 +118,7 @@ impl LineChart {
                 .map(|&(x, y)| Some((across(x_axis.position(x)?), up(y_axis.position(y)?))))
                 .collect();
             let dash = if series.dashed { " hl-dash" } else { "" };
-            let _ = write!(
-                svg,
-                "<path class=\"hl-line hl-s{colour}{dash}\" d=\"{}\"/>",
-                path(&places)
-            );
+            let _ = write!(svg, "<path class=\"hl-line hl-s{colour}{dash}\" d=\"{}\"/>", path(&places));
             if series.marked {
                 for (x, y) in places.iter().flatten() {
                     let _ = write!(
@@ -158,12 +129,7 @@ impl LineChart {
             }
             if legend_rows > 0 {
                 let y = HEIGHT + 20.0 * index as f64;
-                segment(
-                    &mut svg,
-                    (LEFT, y),
-                    (LEFT + 24.0, y),
-                    &format!("hl-line hl-s{colour}{dash}"),
-                );
+                segment(&mut svg, (LEFT, y), (LEFT + 24.0, y), &format!("hl-line hl-s{colour}{dash}"));
                 text(&mut svg, LEFT + 32.0, y + 4.0, "start", "hl-label", &series.name);
             }
         }
@@ -201,9 +167,7 @@ mod tests {
             y_scale: Scale::Log,
             series: vec![
                 Series::line("upper", vec![(0.0, 1e-1), (1.0, 1e-3), (2.0, 0.0), (3.0, 1e-6)]),
-                Series::line("lower", vec![(0.0, 1e-2), (3.0, f64::NAN)])
-                    .dashed()
-                    .marked(),
+                Series::line("lower", vec![(0.0, 1e-2), (3.0, f64::NAN)]).dashed().marked(),
             ],
         }
     }

@@ -52,10 +52,7 @@ fn open(svg: &mut String, width: f64, height: f64, title: &str, standalone: bool
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"hl-chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\""
     );
     if standalone {
-        let _ = write!(
-            svg,
-            " width=\"{width}\" height=\"{height}\"><style>{STYLE}</style>"
-        );
+        let _ = write!(svg, " width=\"{width}\" height=\"{height}\"><style>{STYLE}</style>");
         let _ = write!(svg, "<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>");
     } else {
         svg.push('>');
