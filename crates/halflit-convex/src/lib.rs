@@ -1,1 +1,11 @@
+//! Losses, domains, kernels and certified solvers for convex models.
+//!
+//! No epsilon, no randomness and no files in here. Rows live on an integer lattice ([`Rows`]), so that whatever is later
+//! released is a sum of integers and the bound on one unit's share of it is a fact about integers.
 #![deny(unsafe_code)]
+
+mod rows;
+
+pub use rows::{
+    DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,
+};
