@@ -1,0 +1,210 @@
+//! From TOML values to a checked declaration: everything that can be refused without seeing a file is refused here.
+
+use super::columns::{self, Draft, Parts};
+use super::problem::{DeclarationError, Problem, Refusal};
+use super::protect::{Protect, Selector, UnitKind, protect};
+use super::section::{At, Page, Section};
+use super::task::{TaskDraft, task};
+use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
+use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, DeclaredLoss, Role, Task, Visibility};
+use halflit_privacy::{PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
+use std::ops::Range;
+use toml::de::DeTable;
+
+pub(super) fn parse(text: &str, file: &str) -> Result<Declaration, DeclarationError> {
+    let failed = |mut problems: Vec<Problem>| {
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        DeclarationError { file: file.to_owned(), problems }
+    };
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        let syntax = |error: toml::de::Error| {
+            let refusal = Refusal::Syntax { message: error.message().to_owned() };
+            Problem::at(text, error.span().unwrap_or(0..0), refusal)
+        };
+        return Err(failed(errors.into_iter().map(syntax).collect()));
+    }
+    let page = Page::new(text);
+    let declaration = check(&page, file, &Section::root(&root));
+    let problems = page.into_problems();
+    match declaration {
+        Some(declaration) if problems.is_empty() => Ok(declaration),
+        _ => Err(failed(problems)),
+    }
+}
+
+/// The declaration, if nothing needed is missing. Every `None` below has recorded its problem.
+fn check(page: &Page, file: &str, root: &Section) -> Option<Declaration> {
+    root.check_keys(page, &["budget", "protect", "task", "columns"]);
+    let budget = budget(page, &root.child(page, "budget"));
+    let protect = protect(page, &root.child(page, "protect"));
+    let task_section = root.child(page, "task");
+    let task = task(page, &task_section);
+    let columns_section = root.child(page, "columns");
+    let drafts = columns::drafts(page, &columns_section);
+
+    let parts = Parts {
+        label: task.label.as_ref(),
+        user: protect.user.as_ref(),
+        selector: protect.selector.as_ref().map(|selector| &selector.column),
+    };
+    let columns = columns::check(page, &drafts, &parts);
+    check_selector_values(page, protect.selector.as_ref(), &drafts);
+    check_label(page, &task, &drafts);
+    let relation = relation(page, &protect, &columns, &columns_section.span);
+    Some(Declaration {
+        file: file.to_owned(),
+        budget: budget?,
+        relation: relation?,
+        declared_units: protect.units,
+        rows_per_user: protect.rows_per_user,
+        task: Task {
+            label: task.label?.value,
+            loss: task.loss?.value,
+            regularization: task.regularization?,
+            radius: task.radius,
+            row_norm: task.row_norm,
+            intercept: task.intercept,
+        },
+        columns,
+    })
+}
+
+fn budget(page: &Page, section: &Section) -> Option<Budget> {
+    section.check_keys(page, &["epsilon", "delta"]);
+    let epsilon = required_number(page, section, "epsilon", "how much privacy may be spent", "epsilon = 1.0");
+    let delta =
+        required_number(page, section, "delta", "the chance that the guarantee may fail", "delta = 1e-6");
+    let epsilon = above_zero(page, "epsilon", epsilon, "1.0 is a common choice");
+    let delta = delta.and_then(|delta| {
+        let inside = delta.value > 0.0 && delta.value < 1.0;
+        let fix = "choose it well below one over the number of units, for instance 1e-6";
+        keep(page, inside, "delta", delta, "a number strictly between 0 and 1", fix)
+    });
+    Some(Budget { epsilon: epsilon?, delta: delta?.value })
+}
+
+/// The label's domain must be what the loss is about.
+fn check_label(page: &Page, task: &TaskDraft, drafts: &[Draft]) {
+    let (Some(label), Some(loss)) = (&task.label, &task.loss) else { return };
+    let Some(draft) = drafts.iter().find(|draft| draft.name.value == label.value) else { return };
+    let Some(domain) = &draft.domain else { return };
+    let name = loss.value.name();
+    let key = format!("columns.{}", label.value);
+    let refuse = |page: &Page, why: String, fix: String| conflict(page, &domain.span, &key, why, &fix);
+    match (loss.value, &domain.value) {
+        (
+            DeclaredLoss::Logistic | DeclaredLoss::Hinge | DeclaredLoss::SmoothedHinge { .. },
+            ColumnDomain::Values(values),
+        ) => {
+            if values.len() != 2 {
+                let why =
+                    format!("the loss \"{name}\" separates two classes, but the label has {}", values.len());
+                refuse(page, why, "list exactly two values, or use the loss \"softmax\"".to_owned());
+            }
+        }
+        (DeclaredLoss::Softmax, ColumnDomain::Values(values)) => {
+            if values.len() < 3 {
+                let why = format!(
+                    "the loss \"softmax\" is for three classes or more, but the label has {}",
+                    values.len()
+                );
+                refuse(page, why, "use the loss \"logistic\", which needs half the weights".to_owned());
+            }
+        }
+        (
+            DeclaredLoss::Logistic
+            | DeclaredLoss::Hinge
+            | DeclaredLoss::SmoothedHinge { .. }
+            | DeclaredLoss::Softmax,
+            ColumnDomain::Bounds { .. },
+        ) => {
+            let why = format!("the loss \"{name}\" predicts a class, but the label has bounds");
+            refuse(
+                page,
+                why,
+                "replace the bounds by `values = [...]`, or use a regression loss such as \"squared\""
+                    .to_owned(),
+            );
+        }
+        (_, ColumnDomain::Values(_)) => {
+            let why = format!("the loss \"{name}\" predicts a number, but the label has a list of values");
+            refuse(
+                page,
+                why,
+                "replace the values by `bounds = [lowest, highest]`, or use \"logistic\" or \"softmax\""
+                    .to_owned(),
+            );
+        }
+        (DeclaredLoss::Poisson { .. }, ColumnDomain::Bounds { low, .. }) => {
+            if *low < 0.0 {
+                refuse(page, "counts cannot be below 0".to_owned(), "set the lower bound to 0".to_owned());
+            }
+        }
+        (_, ColumnDomain::Bounds { .. }) => {}
+    }
+}
+
+/// If the selector column lists its values, the public ones must be among them.
+fn check_selector_values(page: &Page, selector: Option<&Selector>, drafts: &[Draft]) {
+    let Some(selector) = selector else { return };
+    let Some(draft) = drafts.iter().find(|draft| draft.name.value == selector.column.value) else { return };
+    let Some(At { value: ColumnDomain::Values(listed), .. }) = &draft.domain else { return };
+    for value in &selector.values {
+        if !listed
+            .iter()
+            .any(|listed| crate::value::comparable(listed) == crate::value::comparable(&value.value))
+        {
+            let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+            let fix = nearest_or_list(&value.value, &listed);
+            let allowed = format!("one of the values of column `{}`", selector.column.value);
+            not_allowed(page, &value.span, "public_rows", &allowed, &fix);
+        }
+    }
+}
+
+fn relation(
+    page: &Page,
+    protect: &Protect,
+    columns: &[DeclaredColumn],
+    span: &Range<usize>,
+) -> Option<Relation> {
+    let used = || columns.iter().filter(|column| column.role != Role::Unused);
+    if !columns.is_empty() && !used().any(|column| column.role == Role::Feature) {
+        page.refuse(span, Refusal::NoFeature);
+    }
+    let sensitive: Vec<&str> = used()
+        .filter(|column| column.visibility == Visibility::Sensitive)
+        .map(|column| column.name.as_str())
+        .collect();
+    if sensitive.is_empty() {
+        if used().next().is_some() {
+            page.refuse(span, Refusal::NothingSensitive);
+        }
+        return None;
+    }
+    let unit = match protect.unit.as_ref()?.value {
+        UnitKind::Row => Unit::Row,
+        UnitKind::User => Unit::User { id_column: protect.user.as_ref()?.value.clone() },
+    };
+    let sensitive = if sensitive.len() == used().count() {
+        SensitiveColumns::All
+    } else {
+        SensitiveColumns::named(sensitive).ok()?
+    };
+    let private_rows = match &protect.selector {
+        None => PrivateRows::All,
+        Some(selector) => {
+            let values = selector.values.iter().map(|value| value.value.as_str());
+            PrivateRows::Outside(PublicRows::new(selector.column.value.as_str(), values).ok()?)
+        }
+    };
+    let relation = Relation::new(unit, sensitive, private_rows, protect.change?);
+    // The parts were checked one by one above with better places; this is the second lock on the same door.
+    relation
+        .map_err(|error| {
+            let fix = "change the section [protect]".to_owned();
+            page.refuse(span, Refusal::Conflict { key: "protect".to_owned(), why: error.to_string(), fix });
+        })
+        .ok()
+}
