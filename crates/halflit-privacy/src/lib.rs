@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod relation;
+pub mod special;
 
 pub use relation::{
     Change, ColumnNames, PrivateRows, PublicRows, Relation, RelationError, SensitiveColumns, Unit,

@@ -90,14 +90,10 @@ impl ColumnNames {
             return Err(RelationError::NoSensitiveColumn);
         }
         if names[0].is_empty() {
-            return Err(RelationError::EmptyName {
-                place: "sensitive columns",
-            });
+            return Err(RelationError::EmptyName { place: "sensitive columns" });
         }
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(RelationError::RepeatedColumn {
-                column: pair[0].clone(),
-            }),
+            Some(pair) => Err(RelationError::RepeatedColumn { column: pair[0].clone() }),
             None => Ok(ColumnNames(names)),
         }
     }
@@ -206,10 +202,7 @@ impl TryFrom<PublicRowsRecord> for PublicRows {
 
 impl From<PublicRows> for PublicRowsRecord {
     fn from(rows: PublicRows) -> Self {
-        PublicRowsRecord {
-            column: rows.column,
-            values: rows.values,
-        }
+        PublicRowsRecord { column: rows.column, values: rows.values }
     }
 }
 
@@ -291,27 +284,14 @@ impl Relation {
             && sensitive.names(public.column())
         {
             let column = public.column().to_owned();
-            return Err(RelationError::StructureIsSensitive {
-                place: "public rows",
-                column,
-            });
+            return Err(RelationError::StructureIsSensitive { place: "public rows", column });
         }
-        Ok(Relation {
-            unit,
-            sensitive,
-            private_rows,
-            change,
-        })
+        Ok(Relation { unit, sensitive, private_rows, change })
     }
 
     /// Ordinary differential privacy: every cell of one row, under the given change.
     pub fn full(change: Change) -> Self {
-        Relation {
-            unit: Unit::Row,
-            sensitive: SensitiveColumns::All,
-            private_rows: PrivateRows::All,
-            change,
-        }
+        Relation { unit: Unit::Row, sensitive: SensitiveColumns::All, private_rows: PrivateRows::All, change }
     }
 
     /// Whose data is protected as a whole.
@@ -336,12 +316,7 @@ impl Relation {
 
     /// The relation as one plain English sentence, for guarantees, certificates, reports and error messages.
     pub fn sentence(&self) -> String {
-        let cells = format!(
-            "{} of {}{}",
-            self.columns_phrase(),
-            self.unit_phrase(),
-            self.rows_phrase()
-        );
+        let cells = format!("{} of {}{}", self.columns_phrase(), self.unit_phrase(), self.rows_phrase());
         match self.change {
             Change::Replace => format!("Two tables are neighbours if they differ only in {cells}."),
             Change::ZeroOut => {
@@ -366,10 +341,7 @@ impl Relation {
         match &self.unit {
             Unit::Row => "one row".to_owned(),
             Unit::User { id_column } => {
-                format!(
-                    "the rows of one user (the rows with the same {})",
-                    quoted_if_odd(id_column)
-                )
+                format!("the rows of one user (the rows with the same {})", quoted_if_odd(id_column))
             }
         }
     }
@@ -412,18 +384,8 @@ impl TryFrom<RelationRecord> for Relation {
 
 impl From<Relation> for RelationRecord {
     fn from(relation: Relation) -> Self {
-        let Relation {
-            unit,
-            sensitive,
-            private_rows,
-            change,
-        } = relation;
-        RelationRecord {
-            unit,
-            sensitive,
-            private_rows,
-            change,
-        }
+        let Relation { unit, sensitive, private_rows, change } = relation;
+        RelationRecord { unit, sensitive, private_rows, change }
     }
 }
 
@@ -440,11 +402,7 @@ fn listed(names: &[String], joiner: &str) -> String {
 /// Names made of letters, digits and `_ - .` read well bare; anything else could be mistaken for the sentence.
 fn quoted_if_odd(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !name.is_empty() && name.chars().all(plain) {
-        name.to_owned()
-    } else {
-        format!("{name:?}")
-    }
+    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { format!("{name:?}") }
 }
 
 #[cfg(test)]
@@ -465,20 +423,12 @@ mod tests {
     fn the_sentence_of_every_combination() {
         let units = [
             (Unit::Row, "one row"),
-            (
-                Unit::User {
-                    id_column: "uid".into(),
-                },
-                "the rows of one user (the rows with the same uid)",
-            ),
+            (Unit::User { id_column: "uid".into() }, "the rows of one user (the rows with the same uid)"),
         ];
         let columns = [
             (SensitiveColumns::All, "all columns"),
             (SensitiveColumns::named(["label"]).unwrap(), "the column label"),
-            (
-                SensitiveColumns::named(["label", "income"]).unwrap(),
-                "the columns income and label",
-            ),
+            (SensitiveColumns::named(["label", "income"]).unwrap(), "the columns income and label"),
             (
                 SensitiveColumns::named(["label", "income", "age"]).unwrap(),
                 "the columns age, income and label",
@@ -496,11 +446,7 @@ mod tests {
             ),
         ];
         let changes = [
-            (
-                Change::Replace,
-                "Two tables are neighbours if they differ only in ",
-                ".",
-            ),
+            (Change::Replace, "Two tables are neighbours if they differ only in ", "."),
             (
                 Change::ZeroOut,
                 "Two tables are neighbours if one is the other with the contribution of ",
@@ -521,11 +467,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            sentences.len(),
-            2 * 4 * 3 * 2,
-            "no two relations share a sentence"
-        );
+        assert_eq!(sentences.len(), 2 * 4 * 3 * 2, "no two relations share a sentence");
     }
 
     #[test]
@@ -541,9 +483,7 @@ mod tests {
     #[test]
     fn json_is_stable_and_round_trips() {
         let relation = relation(
-            Unit::User {
-                id_column: "uid".into(),
-            },
+            Unit::User { id_column: "uid".into() },
             SensitiveColumns::named(["label", "income"]).unwrap(),
             PrivateRows::Outside(PublicRows::new("consent", ["yes"]).unwrap()),
             Change::ZeroOut,
@@ -556,23 +496,14 @@ mod tests {
         assert_eq!(serde_json::from_str::<Relation>(&json).unwrap(), relation);
         let full = Relation::full(Change::Replace);
         let json = serde_json::to_string(&full).unwrap();
-        assert_eq!(
-            json,
-            r#"{"unit":"row","sensitive":"all","private_rows":"all","change":"replace"}"#
-        );
+        assert_eq!(json, r#"{"unit":"row","sensitive":"all","private_rows":"all","change":"replace"}"#);
         assert_eq!(serde_json::from_str::<Relation>(&json).unwrap(), full);
     }
 
     #[test]
     fn meaningless_relations_are_refused_also_from_a_file() {
-        assert_eq!(
-            SensitiveColumns::named(Vec::<String>::new()),
-            Err(RelationError::NoSensitiveColumn)
-        );
-        assert!(matches!(
-            SensitiveColumns::named(["a", ""]),
-            Err(RelationError::EmptyName { .. })
-        ));
+        assert_eq!(SensitiveColumns::named(Vec::<String>::new()), Err(RelationError::NoSensitiveColumn));
+        assert!(matches!(SensitiveColumns::named(["a", ""]), Err(RelationError::EmptyName { .. })));
         assert!(matches!(
             SensitiveColumns::named(["a", "b", "a"]),
             Err(RelationError::RepeatedColumn { .. })
@@ -581,10 +512,7 @@ mod tests {
             PublicRows::new("c", Vec::<String>::new()),
             Err(RelationError::NoPublicValue { .. })
         ));
-        assert!(matches!(
-            PublicRows::new("", ["x"]),
-            Err(RelationError::EmptyName { .. })
-        ));
+        assert!(matches!(PublicRows::new("", ["x"]), Err(RelationError::EmptyName { .. })));
         let texts = [
             r#"{"unit":"row","sensitive":{"named":[]},"private_rows":"all","change":"replace"}"#,
             r#"{"unit":"row","sensitive":"all","private_rows":{"outside":{"column":"c","values":[]}},"change":"replace"}"#,
