@@ -4,7 +4,12 @@
 //! released is a sum of integers and the bound on one unit's share of it is a fact about integers.
 #![deny(unsafe_code)]
 
+mod double;
+pub mod kernel;
+mod math;
 mod rows;
+#[cfg(test)]
+mod testing;
 
 pub use rows::{
     DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,

@@ -1,0 +1,128 @@
+use super::KernelError;
+
+/// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
+pub const BLOCK_ROWS: usize = 128;
+
+/// Which rows or units take part in a pass.
+#[derive(Debug, Clone, Copy)]
+pub enum Batch<'a> {
+    /// All of them.
+    All,
+    /// These, strictly increasing: nobody takes part twice.
+    Only(&'a [u32]),
+}
+
+impl Batch<'_> {
+    /// How many take part, out of `len`; refuses a list that repeats, is unordered, or points beyond the end.
+    pub(crate) fn check(&self, len: usize) -> Result<usize, KernelError> {
+        let Batch::Only(list) = self else { return Ok(len) };
+        let mut least = 0u64;
+        for (position, &index) in list.iter().enumerate() {
+            if u64::from(index) < least || index as usize >= len {
+                return Err(KernelError::Batch { position, index, len });
+            }
+            least = u64::from(index) + 1;
+        }
+        Ok(list.len())
+    }
+}
+
+/// The rows of one block, by index into the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    rows: BlockRows<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum BlockRows<'a> {
+    Run { first: usize, len: usize },
+    List(&'a [u32]),
+}
+
+impl<'a> Block<'a> {
+    pub(crate) fn run(first: usize, len: usize) -> Self {
+        Block { rows: BlockRows::Run { first, len } }
+    }
+
+    pub(crate) fn list(rows: &'a [u32]) -> Self {
+        Block { rows: BlockRows::List(rows) }
+    }
+
+    /// The block at positions `start..end` of a batch.
+    pub(crate) fn of(batch: Batch<'a>, start: usize, end: usize) -> Self {
+        match batch {
+            Batch::All => Block::run(start, end - start),
+            Batch::Only(list) => Block::list(&list[start..end]),
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self.rows {
+            BlockRows::Run { len, .. } => len,
+            BlockRows::List(rows) => rows.len(),
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The table's index of the row at `position` in the block.
+    #[inline(always)]
+    pub fn row(&self, position: usize) -> usize {
+        match self.rows {
+            BlockRows::Run { first, .. } => first + position,
+            BlockRows::List(rows) => rows[position] as usize,
+        }
+    }
+
+    /// The block's entries of a per-row column: a slice of the column, or gathered into `buffer`.
+    #[inline(always)]
+    pub fn values<'b, T: Copy>(&self, column: &'b [T], buffer: &'b mut [T; BLOCK_ROWS]) -> &'b [T] {
+        match self.rows {
+            BlockRows::Run { first, len } => &column[first..first + len],
+            BlockRows::List(rows) => {
+                for (slot, &row) in buffer.iter_mut().zip(rows) {
+                    *slot = column[row as usize];
+                }
+                &buffer[..rows.len()]
+            }
+        }
+    }
+}
+
+/// How a row's score becomes its real coefficient, before rounding and clamping.
+///
+/// # Contract
+///
+/// The coefficient of a row must be a function of that row's own cells, its own scores and public values: the same bits
+/// whatever else is in the block. Evaluate row by row, in additions, multiplications, divisions, square roots and
+/// comparisons; no library function whose result depends on the machine, no sum across rows.
+pub trait Rule: Sync {
+    /// Scores and coefficients per row: 1, or the number of classes.
+    fn outputs(&self) -> usize {
+        1
+    }
+
+    /// Fills the coefficients of a block. Both slices are output-major: entry `output * block.len() + position`.
+    ///
+    /// Mark the implementation `#[inline(always)]`: it is then compiled for the vectors of the processor.
+    fn fill(&self, block: &Block<'_>, scores: &[f64], coefficients: &mut [f64]);
+}
+
+/// A rule given by a function of the row's index and score.
+pub struct PerRow<F>(
+    /// Maps (row index, score) to the real coefficient.
+    pub F,
+);
+
+impl<F: Fn(usize, f64) -> f64 + Sync> Rule for PerRow<F> {
+    #[inline(always)]
+    fn fill(&self, block: &Block<'_>, scores: &[f64], coefficients: &mut [f64]) {
+        for (position, (coefficient, &score)) in coefficients.iter_mut().zip(scores).enumerate() {
+            *coefficient = self.0(block.row(position), score);
+        }
+    }
+}

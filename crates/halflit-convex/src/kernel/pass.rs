@@ -1,0 +1,306 @@
+use super::block::{BLOCK_ROWS, Batch, Block, Rule};
+use super::clamp::coefficient_limit;
+use super::lanes::{Level, Panel, prefetch};
+use super::weights::{LANES, LatticeWeights};
+use super::{KernelError, SUM_LIMIT};
+use crate::rows::{Rows, SparseRows};
+use rayon::prelude::*;
+
+/// Rows below this many multiplications are summed by the calling thread: starting others would cost more.
+const PARALLEL_WORK: usize = 1 << 18;
+
+/// Exact sums of row contributions s * q, each of norm at most a bound, for one table and one bound.
+///
+/// # Guarantee
+///
+/// [`RowSums::sum`] returns sum_i s_i q_i over the batch with ||s_i q_i||_2 <= bound for every row i (jointly over the outputs),
+/// in exact integers, where s_i is a function of row i, of the weights and of the rule alone.
+#[derive(Debug, Clone)]
+pub struct RowSums<'a> {
+    rows: &'a Rows,
+    limits: Vec<u32>,
+    level: Level,
+}
+
+impl<'a> RowSums<'a> {
+    /// Computes every row's limit for contributions of norm at most `bound` lattice units (feature unit times coefficient unit).
+    ///
+    /// Refused when `rows * bound` reaches 2^62.
+    pub fn new(rows: &'a Rows, bound: u64) -> Result<Self, KernelError> {
+        check_overflow(rows.len(), bound)?;
+        Ok(RowSums { rows, limits: limits(rows, bound), level: Level::best() })
+    }
+
+    /// The same sums with other instructions; the results are the same integers.
+    pub fn at_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &'a Rows {
+        self.rows
+    }
+
+    /// One pass: the sum over the batch, output after output (`outputs * width` integers).
+    pub fn sum<R: Rule>(
+        &self,
+        weights: &LatticeWeights,
+        rule: &R,
+        batch: Batch<'_>,
+    ) -> Result<Vec<i64>, KernelError> {
+        let count = batch.check(self.rows.len())?;
+        let pass = Pass::new(self.rows, weights, rule, &self.limits, self.level)?;
+        let sum_range = |start: usize, end: usize| {
+            let mut scratch = Scratch::new(weights.outputs());
+            let mut sums = pass.zero();
+            for from in (start..end).step_by(BLOCK_ROWS) {
+                let to = (from + BLOCK_ROWS).min(end);
+                if let Batch::Only(list) = batch {
+                    pass.prefetch(&list[to..(to + BLOCK_ROWS).min(end)]);
+                }
+                pass.coefficients(&Block::of(batch, from, to), &mut scratch);
+                pass.add(&scratch, 0, to - from, &mut sums);
+            }
+            sums
+        };
+        let sums = in_parallel(count, self.rows.width() * weights.outputs(), sum_range)
+            .unwrap_or_else(|| pass.zero());
+        Ok(pass.finish(&sums))
+    }
+}
+
+/// The largest coefficient of every row.
+pub(super) fn limits(rows: &Rows, bound: u64) -> Vec<u32> {
+    rows.squared_norms().par_iter().map(|&norm| coefficient_limit(bound, norm)).collect()
+}
+
+/// count * bound < 2^62.
+pub(super) fn check_overflow(count: usize, bound: u64) -> Result<(), KernelError> {
+    match (count as u64).checked_mul(bound) {
+        Some(total) if total < SUM_LIMIT => Ok(()),
+        _ => Err(KernelError::Overflow { count, bound }),
+    }
+}
+
+/// Sums integer vectors over ranges of `0..count`, on the current thread pool when the work is worth it.
+///
+/// Integers: the way the range is cut cannot change the result.
+pub(super) fn in_parallel(
+    count: usize,
+    work_per_item: usize,
+    sum_range: impl Fn(usize, usize) -> Vec<i64> + Sync,
+) -> Option<Vec<i64>> {
+    if rayon::current_num_threads() == 1 || count.saturating_mul(work_per_item) < PARALLEL_WORK {
+        return Some(sum_range(0, count));
+    }
+    let parts = (4 * rayon::current_num_threads()).min(count.div_ceil(BLOCK_ROWS)).max(1);
+    let size = count.div_ceil(parts).next_multiple_of(BLOCK_ROWS);
+    (0..parts)
+        .into_par_iter()
+        .map(|part| (part * size, ((part + 1) * size).min(count)))
+        .filter(|(start, end)| start < end)
+        .map(|(start, end)| sum_range(start, end))
+        .reduce_with(|mut total, part| {
+            add_into(&mut total, &part);
+            total
+        })
+}
+
+/// total += part. The up-front bound excludes overflow; wrapping keeps the loop in vectors.
+pub(super) fn add_into(total: &mut [i64], part: &[i64]) {
+    for (total, &part) in total.iter_mut().zip(part) {
+        *total = total.wrapping_add(part);
+    }
+}
+
+/// One pass's fixed ingredients.
+pub(super) struct Pass<'a, R> {
+    rows: &'a Rows,
+    weights: &'a LatticeWeights,
+    /// For sparse rows: the weights column-major, so that one column's outputs are neighbours.
+    by_column: Vec<i32>,
+    rule: &'a R,
+    limits: &'a [u32],
+    level: Level,
+}
+
+/// A thread's working memory: one block.
+pub(super) struct Scratch {
+    offsets: [usize; BLOCK_ROWS],
+    sparse_rows: [u32; BLOCK_ROWS],
+    limits: [u32; BLOCK_ROWS],
+    integer_scores: Vec<i64>,
+    scores: Vec<f64>,
+    values: Vec<f64>,
+    coefficients: Vec<i32>,
+    len: usize,
+}
+
+impl Scratch {
+    pub(super) fn new(outputs: usize) -> Self {
+        let size = outputs * BLOCK_ROWS;
+        Scratch {
+            offsets: [0; BLOCK_ROWS],
+            sparse_rows: [0; BLOCK_ROWS],
+            limits: [0; BLOCK_ROWS],
+            integer_scores: vec![0; size],
+            scores: vec![0.0; size],
+            values: vec![0.0; size],
+            coefficients: vec![0; size],
+            len: 0,
+        }
+    }
+}
+
+impl<'a, R: Rule> Pass<'a, R> {
+    pub(super) fn new(
+        rows: &'a Rows,
+        weights: &'a LatticeWeights,
+        rule: &'a R,
+        limits: &'a [u32],
+        level: Level,
+    ) -> Result<Self, KernelError> {
+        let (width, outputs) = (weights.width(), weights.outputs());
+        if width != rows.width() || outputs != rule.outputs() {
+            let (rows_width, rule_outputs) = (rows.width(), rule.outputs());
+            return Err(KernelError::Shape { width, outputs, rows_width, rule_outputs });
+        }
+        let by_column = match rows {
+            Rows::Dense(_) => Vec::new(),
+            Rows::Sparse(_) => (0..width)
+                .flat_map(|column| (0..outputs).map(move |output| weights.integers(output)[column]))
+                .collect(),
+        };
+        Ok(Pass { rows, weights, by_column, rule, limits, level })
+    }
+
+    /// Empty sums in the pass's own order.
+    pub(super) fn zero(&self) -> Vec<i64> {
+        let columns = match self.rows {
+            Rows::Dense(rows) => rows.width().next_multiple_of(LANES),
+            Rows::Sparse(rows) => rows.width(),
+        };
+        vec![0; columns * self.weights.outputs()]
+    }
+
+    pub(super) fn prefetch(&self, rows: &[u32]) {
+        if let Rows::Dense(dense) = self.rows {
+            prefetch(dense, rows);
+        }
+    }
+
+    /// The integer coefficients of a block, clamped.
+    pub(super) fn coefficients(&self, block: &Block<'_>, scratch: &mut Scratch) {
+        let len = block.len();
+        if len == 0 {
+            return;
+        }
+        let size = len * self.weights.outputs();
+        scratch.len = len;
+        self.scores(block, scratch);
+        let unit = self.weights.score_unit();
+        for (score, &integer) in scratch.scores[..size].iter_mut().zip(&scratch.integer_scores[..size]) {
+            *score = integer as f64 * unit;
+        }
+        self.level.fill(self.rule, block, &scratch.scores[..size], &mut scratch.values[..size]);
+        let limits = block.values(self.limits, &mut scratch.limits);
+        self.level.clamp(&scratch.values[..size], limits, &mut scratch.coefficients[..size]);
+    }
+
+    fn scores(&self, block: &Block<'_>, scratch: &mut Scratch) {
+        let (len, outputs) = (block.len(), self.weights.outputs());
+        match self.rows {
+            Rows::Dense(rows) => {
+                for (position, offset) in scratch.offsets[..len].iter_mut().enumerate() {
+                    *offset = block.row(position) * rows.width();
+                }
+                let panel = Panel::new(rows, &scratch.offsets[..len]);
+                for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
+                {
+                    self.level.dots(&panel, self.weights, output, scores);
+                }
+            }
+            Rows::Sparse(rows) => {
+                for position in 0..len {
+                    let row = block.row(position);
+                    scratch.sparse_rows[position] = row as u32;
+                    sparse_scores(rows, row, &self.by_column, outputs, |output, score| {
+                        scratch.integer_scores[output * len + position] = score;
+                    });
+                }
+            }
+        }
+    }
+
+    /// sums += sum of s * q over the block's positions `start..end`.
+    pub(super) fn add(&self, scratch: &Scratch, start: usize, end: usize, sums: &mut [i64]) {
+        let (len, outputs) = (scratch.len, self.weights.outputs());
+        match self.rows {
+            Rows::Dense(rows) => {
+                let panel = Panel::new(rows, &scratch.offsets[start..end]);
+                let columns = rows.width().next_multiple_of(LANES);
+                for output in 0..outputs {
+                    let coefficients = &scratch.coefficients[output * len..][start..end];
+                    self.level.accumulate(&panel, coefficients, &mut sums[output * columns..][..columns]);
+                }
+            }
+            Rows::Sparse(rows) => {
+                for position in start..end {
+                    for (column, value) in rows.row(scratch.sparse_rows[position] as usize).iter() {
+                        let sums = &mut sums[column * outputs..][..outputs];
+                        for (output, sum) in sums.iter_mut().enumerate() {
+                            let coefficient = i64::from(scratch.coefficients[output * len + position]);
+                            *sum = sum.wrapping_add(coefficient * i64::from(value));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums output after output, columns in order.
+    pub(super) fn finish(&self, sums: &[i64]) -> Vec<i64> {
+        let (width, outputs) = (self.weights.width(), self.weights.outputs());
+        let mut columns = vec![0; width * outputs];
+        self.finish_into(sums, &mut columns);
+        columns
+    }
+
+    /// As [`Pass::finish`], into memory the caller keeps.
+    pub(super) fn finish_into(&self, sums: &[i64], columns: &mut [i64]) {
+        let (width, outputs) = (self.weights.width(), self.weights.outputs());
+        match self.rows {
+            Rows::Dense(_) => {
+                let padded = width.next_multiple_of(LANES);
+                for output in 0..outputs {
+                    self.level.unscramble(
+                        &sums[output * padded..][..padded],
+                        &mut columns[output * width..][..width],
+                    );
+                }
+            }
+            Rows::Sparse(_) => {
+                for (index, &sum) in sums.iter().enumerate() {
+                    columns[index % outputs * width + index / outputs] = sum;
+                }
+            }
+        }
+    }
+}
+
+fn sparse_scores(
+    rows: &SparseRows,
+    row: usize,
+    by_column: &[i32],
+    outputs: usize,
+    mut store: impl FnMut(usize, i64),
+) {
+    let row = rows.row(row);
+    for output in 0..outputs {
+        let score = row.iter().fold(0i64, |sum, (column, value)| {
+            sum.wrapping_add(i64::from(by_column[column * outputs + output]) * i64::from(value))
+        });
+        store(output, score);
+    }
+}

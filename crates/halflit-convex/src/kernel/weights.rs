@@ -1,0 +1,142 @@
+//! Model weights on a lattice, so that every score <w, x> is an exact integer.
+//!
+//! A score computed in floating point depends on the order of its additions, which depends on vector width and tails. Here
+//! the weights are rounded once, to 24 bits below the largest of them, and the score is an integer sum: the same
+//! whatever the processor, the storage or the batch. The rounding is that of a 32-bit float for the largest weight;
+//! weights are public, so it concerns accuracy only.
+
+use super::KernelError;
+use crate::rows::FEATURE_BITS;
+
+/// Bits of the largest weight.
+const WEIGHT_BITS: i32 = 24;
+
+/// Base of the two digits a weight is split into for 16-bit multiplications: |digit| <= 2^12.
+pub(crate) const DIGIT_BITS: u32 = 13;
+
+/// Columns are padded to a multiple of this many with zero digits.
+pub(crate) const LANES: usize = 32;
+
+/// Weights of a linear model with one or more outputs, rounded to a power-of-two lattice.
+#[derive(Debug, Clone)]
+pub struct LatticeWeights {
+    width: usize,
+    outputs: usize,
+    unit: f64,
+    /// `outputs * width` integers.
+    integers: Vec<i32>,
+    /// Per output: `padded` low digits, then `padded` high digits.
+    digits: Vec<i16>,
+}
+
+impl LatticeWeights {
+    /// Rounds `weights`: `outputs` vectors of `weights.len() / outputs` numbers, one after the other.
+    pub fn new(weights: &[f64], outputs: usize) -> Result<Self, KernelError> {
+        if outputs == 0 || !weights.len().is_multiple_of(outputs) {
+            return Err(KernelError::Outputs { weights: weights.len(), outputs });
+        }
+        if let Some(index) = weights.iter().position(|w| !(w.abs() <= 1e100)) {
+            return Err(KernelError::Weight { index, value: weights[index] });
+        }
+        let largest = weights.iter().fold(0.0f64, |most, w| most.max(w.abs()));
+        let unit = power_of_two(exponent(largest) + 1 - WEIGHT_BITS);
+        let width = weights.len() / outputs;
+        let padded = width.next_multiple_of(LANES);
+        let mut integers = Vec::with_capacity(weights.len());
+        let mut digits = vec![0i16; 2 * padded * outputs];
+        for (output, weights) in weights.chunks_exact(width.max(1)).enumerate() {
+            let (low, high) = digits[2 * padded * output..][..2 * padded].split_at_mut(padded);
+            for (column, &weight) in weights.iter().enumerate() {
+                // |w| < 2^(e+1), so |integer| <= 2^24
+                let integer = (weight / unit).round_ties_even() as i32;
+                let half = 1 << (DIGIT_BITS - 1);
+                let digit = ((integer + half) & ((1 << DIGIT_BITS) - 1)) - half;
+                low[column] = digit as i16;
+                high[column] = ((integer - digit) >> DIGIT_BITS) as i16;
+                integers.push(integer);
+            }
+        }
+        Ok(LatticeWeights { width, outputs, unit, integers, digits })
+    }
+
+    /// Features per output.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Number of outputs: 1, or the number of classes.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The weights that passes really use: the given ones rounded to the lattice.
+    pub fn rounded(&self) -> Vec<f64> {
+        self.integers.iter().map(|&w| f64::from(w) * self.unit).collect()
+    }
+
+    /// What one unit of the integer score is worth: a power of two.
+    pub(crate) fn score_unit(&self) -> f64 {
+        self.unit * power_of_two(-(FEATURE_BITS as i32))
+    }
+
+    /// The integers of one output.
+    pub(crate) fn integers(&self, output: usize) -> &[i32] {
+        &self.integers[output * self.width..][..self.width]
+    }
+
+    /// Low and high digits of one output, padded with zeros.
+    pub(crate) fn digits(&self, output: usize) -> (&[i16], &[i16]) {
+        let padded = self.width.next_multiple_of(LANES);
+        self.digits[2 * padded * output..][..2 * padded].split_at(padded)
+    }
+}
+
+/// floor(log2(x)) for normal x; a very negative exponent for smaller x, zero included.
+fn exponent(x: f64) -> i32 {
+    (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(-900)
+}
+
+/// 2^e for normal results.
+fn power_of_two(e: i32) -> f64 {
+    f64::from_bits(((e + 1023) as u64) << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_round_to_the_lattice() {
+        let weights = [0.0, 1.0, -1.5, 1e-9, std::f64::consts::PI, -std::f64::consts::E];
+        let lattice = LatticeWeights::new(&weights, 2).unwrap();
+        assert_eq!((lattice.width(), lattice.outputs()), (3, 2));
+        for (rounded, weight) in lattice.rounded().iter().zip(weights) {
+            assert!((rounded - weight).abs() <= 4.0 * 2f64.powi(-25), "{rounded} {weight}");
+        }
+        for output in 0..2 {
+            let (low, high) = lattice.digits(output);
+            assert_eq!(low.len(), LANES);
+            for (column, &integer) in lattice.integers(output).iter().enumerate() {
+                assert_eq!(i32::from(low[column]) + (i32::from(high[column]) << DIGIT_BITS), integer);
+                assert!(low[column].abs() <= 1 << 12 && high[column].abs() <= 1 << 12);
+            }
+            assert!(low[3..].iter().chain(&high[3..]).all(|&digit| digit == 0));
+        }
+    }
+
+    #[test]
+    fn extremes_are_handled_or_refused() {
+        assert!(LatticeWeights::new(&[0.0; 4], 1).unwrap().rounded().iter().all(|&w| w == 0.0));
+        assert_eq!(LatticeWeights::new(&[1e-320], 1).unwrap().rounded(), [0.0]);
+        assert_eq!(LatticeWeights::new(&[2f64.powi(300)], 1).unwrap().rounded(), [2f64.powi(300)]);
+        let just_below = f64::from_bits(1f64.to_bits() - 1);
+        assert_eq!(LatticeWeights::new(&[just_below], 1).unwrap().rounded(), [1.0]);
+        assert!(matches!(LatticeWeights::new(&[f64::NAN], 1), Err(KernelError::Weight { index: 0, .. })));
+        assert!(matches!(
+            LatticeWeights::new(&[1.0, f64::INFINITY], 1),
+            Err(KernelError::Weight { index: 1, .. })
+        ));
+        assert!(matches!(LatticeWeights::new(&[1.0; 3], 2), Err(KernelError::Outputs { .. })));
+        assert!(matches!(LatticeWeights::new(&[], 0), Err(KernelError::Outputs { .. })));
+    }
+}
