@@ -94,12 +94,48 @@ impl Drop for Keystream {
 impl ZeroizeOnDrop for Keystream {}
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use super::*;
 
-    fn key(byte: u8) -> Key {
-        Key::new([byte; 32])
+    pub(crate) fn keystream(seed: u8) -> Box<Keystream> {
+        Keystream::from_key(&Key::new([seed; 32]))
     }
+
+    /// Given bytes first, then a keystream; counts what was taken.
+    pub(crate) struct Scripted {
+        script: Vec<u8>,
+        then: Box<Keystream>,
+        pub(crate) taken: usize,
+    }
+
+    impl Scripted {
+        pub(crate) fn new(script: &[u8], seed: u8) -> Self {
+            Scripted { script: script.to_vec(), then: keystream(seed), taken: 0 }
+        }
+
+        pub(crate) fn words(words: &[u64]) -> Self {
+            let script: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Scripted::new(&script, 0)
+        }
+    }
+
+    impl RandomBytes for Scripted {
+        fn take(&mut self, bytes: u32) -> u64 {
+            self.taken += bytes as usize;
+            if self.script.is_empty() {
+                return self.then.take(bytes);
+            }
+            let rest = self.script.split_off(bytes as usize);
+            let taken = std::mem::replace(&mut self.script, rest);
+            taken.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::keystream;
+    use super::*;
 
     /// ChaCha with `rounds` rounds from its definition: 64-bit counter, 64-bit nonce zero.
     fn chacha_block(key: &[u8; 32], counter: u64, rounds: usize) -> [u8; 64] {
@@ -141,7 +177,7 @@ mod tests {
 
     #[test]
     fn keystream_is_chacha12_over_many_refills() {
-        let mut stream = Keystream::from_key(&key(9));
+        let mut stream = keystream(9);
         for counter in 0..300 {
             let block = chacha_block(&[9; 32], counter, 12);
             for bytes in block.chunks_exact(8) {
@@ -152,7 +188,7 @@ mod tests {
 
     #[test]
     fn block_counter_carries_into_its_upper_half() {
-        let mut stream = Keystream::from_key(&key(3));
+        let mut stream = keystream(3);
         stream.cipher.set_block_pos(u64::from(u32::MAX) - 1);
         for counter in u64::from(u32::MAX) - 1..u64::from(u32::MAX) + 70 {
             let block = chacha_block(&[3; 32], counter, 12);
@@ -164,12 +200,12 @@ mod tests {
 
     #[test]
     fn short_takes_use_each_byte_once_and_in_order() {
-        let mut whole = Keystream::from_key(&key(1));
+        let mut whole = keystream(1);
         let mut bytes = Vec::new();
         for _ in 0..BUFFER_BYTES / 8 {
             bytes.extend(whole.word().to_le_bytes());
         }
-        let mut parts = Keystream::from_key(&key(1));
+        let mut parts = keystream(1);
         let mut at = 0;
         while at + 8 <= BUFFER_BYTES {
             let count = 1 + at % 8;
@@ -184,7 +220,7 @@ mod tests {
 
     #[test]
     fn children_differ_from_each_other_and_from_the_parent() {
-        let mut parent = Keystream::from_key(&key(5));
+        let mut parent = keystream(5);
         let (first, second) = (parent.child_key(), parent.child_key());
         assert_ne!(*first, *second);
         let words: Vec<u64> = (0..64).map(|_| parent.word()).collect();

@@ -27,6 +27,8 @@ mod rational;
 mod rounded;
 mod source;
 mod sphere;
+#[cfg(test)]
+mod statistics;
 mod strips;
 mod subsample;
 

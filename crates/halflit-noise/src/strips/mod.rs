@@ -108,6 +108,6 @@ fn test_point<C: Curve, D: Decide>(
 }
 
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 #[cfg(test)]
 mod tests;

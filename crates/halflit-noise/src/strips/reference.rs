@@ -9,7 +9,7 @@ use crate::keystream::RandomBytes;
 use num_bigint::BigUint;
 
 /// Bounds on 2^precision e^-q as (lower, upper), from the Taylor series of e^q with exact powers and factorials.
-pub(super) fn exp_neg(q: &Dyadic, precision: u64) -> (BigUint, BigUint) {
+pub(crate) fn exp_neg(q: &Dyadic, precision: u64) -> (BigUint, BigUint) {
     // The larger e^q is, the more digits its reciprocal needs: e^q < 4^q.
     let integer_part = &q.numerator >> q.fraction_bits;
     let extra = 2 * integer_part.iter_u64_digits().next().unwrap_or(0) + 8;

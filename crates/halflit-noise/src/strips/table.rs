@@ -61,7 +61,7 @@ impl Strips {
 }
 
 /// The number of heads before the first tail of a fair coin: n with probability 2^-(n+1), without a limit.
-fn fair_run(random: &mut impl RandomBytes) -> u64 {
+pub(super) fn fair_run(random: &mut impl RandomBytes) -> u64 {
     let mut run = 0;
     loop {
         let word = random.word();

@@ -3,8 +3,10 @@ use super::curve::COARSE_BITS;
 use super::reference::{self, Reference};
 use super::table::Crossing;
 use super::*;
+use crate::Law;
 use crate::exact::{Dyadic, exp_neg};
-use crate::keystream::{Key, Keystream};
+use crate::keystream::testing::{Scripted, keystream};
+use crate::statistics::{above, counts_fit, frequency_fits};
 use num_bigint::BigUint;
 
 /// Pretends that the integer bounds never decide, so that every tested point takes the arbitrary-precision path.
@@ -13,29 +15,6 @@ struct AlwaysRefine;
 impl Decide for AlwaysRefine {
     fn is_under_curve<C: Curve>(_: &Strips, candidate: &Candidate, random: &mut impl RandomBytes) -> bool {
         candidate.exact_decision::<C>(random)
-    }
-}
-
-fn keystream(seed: u8) -> Box<Keystream> {
-    Keystream::from_key(&Key::new([seed; 32]))
-}
-
-/// Given bytes first, then a keystream; counts what was taken.
-struct Scripted {
-    script: Vec<u8>,
-    then: Box<Keystream>,
-    taken: usize,
-}
-
-impl RandomBytes for Scripted {
-    fn take(&mut self, bytes: u32) -> u64 {
-        self.taken += bytes as usize;
-        if self.script.is_empty() {
-            return self.then.take(bytes);
-        }
-        let rest = self.script.split_off(bytes as usize);
-        let taken = std::mem::replace(&mut self.script, rest);
-        taken.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
     }
 }
 
@@ -91,7 +70,7 @@ fn straddling_points_are_refined<C: Curve>() {
         let slot = (strips.plain_slots + index) as u64;
         let mut script = slot.to_le_bytes()[..layout.bytes as usize].to_vec();
         script.extend((curve << 32).to_le_bytes());
-        let scripted = || Scripted { script: script.clone(), then: keystream(strip as u8), taken: 0 };
+        let scripted = || Scripted::new(&script, strip as u8);
 
         let (mut fast, mut slow) = (scripted(), scripted());
         let got = draw::<C, Certain>(strips, layout, &mut fast);
@@ -196,4 +175,125 @@ fn magnitudes_saturate_instead_of_wrapping() {
     let place = Place::tail::<HalfNormal>(u64::MAX);
     let candidate = Candidate::new(place, 20, 0, 0);
     assert_eq!(candidate.floor_at(45), i64::MAX as u64);
+}
+
+/// A broken sampler: the integer bounds cannot tell, and nobody refines. The verdict is fixed instead.
+struct NeverRefine<const VERDICT: bool>;
+
+impl<const VERDICT: bool> Decide for NeverRefine<VERDICT> {
+    fn is_under_curve<C: Curve>(_: &Strips, _: &Candidate, _: &mut impl RandomBytes) -> bool {
+        VERDICT
+    }
+}
+
+/// Chi-square over 32 cells of [0, 4) and the rest, at level 1e-6.
+fn magnitudes_fit<C: Curve, D: Decide>(law: Law, draws: usize) -> bool {
+    let (precision, mut random) = (17, keystream(9));
+    let mut counts = [0; 33];
+    for _ in 0..draws {
+        let draw = draw::<C, D>(C::strips(), Layout::new::<C>(precision), &mut *random);
+        counts[(draw.magnitude >> (precision - 3)).min(32) as usize] += 1;
+    }
+    let sides = if law == Law::Normal { 2.0 } else { 1.0 };
+    let tails: Vec<f64> = (0..=32).map(|i| sides * above(law, f64::from(i) / 8.0)).collect();
+    let inner = tails.windows(2).map(|pair| pair[0] - pair[1]);
+    counts_fit(&counts, &inner.chain([tails[32]]).collect::<Vec<_>>())
+}
+
+/// Hypothesis: the magnitudes have the exact law. With every tested point sent through refinement the test accepts; with
+/// refinement missing (points kept, or dropped, without looking) it rejects.
+#[test]
+fn a_missing_refinement_is_rejected() {
+    let draws = 500_000;
+    assert!(magnitudes_fit::<HalfNormal, AlwaysRefine>(Law::Normal, draws));
+    assert!(magnitudes_fit::<UnitExponential, AlwaysRefine>(Law::Exponential, draws));
+    for (kept, dropped) in [
+        (
+            magnitudes_fit::<HalfNormal, NeverRefine<true>>(Law::Normal, 4_000_000),
+            magnitudes_fit::<HalfNormal, NeverRefine<false>>(Law::Normal, 4_000_000),
+        ),
+        (
+            magnitudes_fit::<UnitExponential, NeverRefine<true>>(Law::Exponential, 4_000_000),
+            magnitudes_fit::<UnitExponential, NeverRefine<false>>(Law::Exponential, 4_000_000),
+        ),
+    ] {
+        assert!(!kept, "points kept without looking are not seen");
+        assert!(!dropped, "points dropped without looking are not seen");
+    }
+}
+
+/// Tails that no plain sample reaches, block by block. The probability of a block is its slots (integers, compared one by
+/// one above) times 2^-(block + 1) (coin runs, tested below) times the probability that a point of its box is kept. The last
+/// is measured here by drawing in the box directly, for every block to 8 sigma (exponential: to 24), and compared with the
+/// exact area under the curve, at level 1e-6 per block; so every exceedance P(X >= block start) is confirmed as their sum.
+/// Power, wherever a block keeps at least 100 points (normal: all blocks to 7 sigma): the same counts reject a scale wrong by
+/// 2 %, and a box twice as high or half as high.
+fn tail_blocks_keep_what_they_should<C: Curve>(law: Law, trials: u64) {
+    let total = if law == Law::Normal { (std::f64::consts::PI * 2.0).sqrt() } else { 1.0 };
+    let mut random = keystream(11);
+    for block in 0..16 {
+        let place = || Place::tail::<C>(block);
+        let mut position = [0; 10];
+        for _ in 0..trials {
+            let candidate = Candidate::new(place(), 20, random.take(3) >> 4, random.word());
+            if Certain::is_under_curve::<C>(C::strips(), &candidate, &mut *random) {
+                let inside = candidate.floor_at(20) as f64 / 2f64.powi(20 - C::TAIL_BITS as i32);
+                position[(10.0 * (inside - place().cell as f64)) as usize] += 1;
+            }
+        }
+        let kept: u64 = position.iter().sum();
+
+        let width = 0.5f64.powi(C::TAIL_BITS as i32);
+        let start = place().cell as f64 * width;
+        let box_height = place().scale as f64 / (C::LEVELS as f64 * 2f64.powi(place().scale_bits as i32));
+        let area_with_scale = |scale: f64| {
+            total * (above(law, start / scale) - above(law, (start + width) / scale)) / (width * box_height)
+        };
+        assert!(frequency_fits(kept, trials, area_with_scale(1.0)), "block {block} kept {kept}");
+        let wrong = [
+            area_with_scale(0.98),
+            area_with_scale(1.02),
+            area_with_scale(1.0) * 2.0,
+            area_with_scale(1.0) / 2.0,
+        ];
+        if trials as f64 * area_with_scale(1.0) >= 100.0 {
+            assert!(wrong.iter().all(|&area| !frequency_fits(kept, trials, area.min(1.0))), "block {block}");
+        } else {
+            assert!(law == Law::Normal && start > 7.0, "no power in block {block}");
+        }
+        // Inside the block: ten cells, wherever each expects enough.
+        let edge = |i: i32| above(law, start + width * f64::from(i) / 10.0);
+        let inner: Vec<f64> = (0..10).map(|i| (edge(i) - edge(i + 1)) / (edge(0) - edge(10))).collect();
+        if kept as f64 * inner[9] > 25.0 {
+            assert!(counts_fit(&position, &inner), "inside block {block}");
+        }
+    }
+}
+
+#[test]
+fn tails_are_exact_to_eight_sigma() {
+    tail_blocks_keep_what_they_should::<HalfNormal>(Law::Normal, 3_000_000);
+}
+
+#[test]
+fn exponential_tails_are_exact_to_twenty_four() {
+    tail_blocks_keep_what_they_should::<UnitExponential>(Law::Exponential, 3_000_000);
+}
+
+/// Hypothesis: a run of n heads has probability 2^-(n+1). Runs of 15 and more share a cell. A run beyond one word is scripted.
+#[test]
+fn coin_runs_are_geometric_and_unbounded() {
+    let mut random = keystream(12);
+    let mut counts = [0; 16];
+    for _ in 0..2_000_000 {
+        counts[table::fair_run(&mut *random).min(15) as usize] += 1;
+    }
+    let mut probabilities: Vec<f64> = (1..16).map(|n| 0.5f64.powi(n)).collect();
+    probabilities.push(0.5f64.powi(15));
+    assert!(counts_fit(&counts, &probabilities));
+    let biased: Vec<f64> = (0..15).map(|n| 0.495 * 0.505f64.powi(n)).chain([0.505f64.powi(15)]).collect();
+    assert!(!counts_fit(&counts, &biased), "a coin wrong by 1 % is not rejected");
+
+    let script = [[0xff; 16].as_slice(), &[0b111, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(table::fair_run(&mut Scripted::new(&script, 1)), 131);
 }

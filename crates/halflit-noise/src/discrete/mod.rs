@@ -217,3 +217,6 @@ impl Stream {
         law.draw(self.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,3 +104,6 @@ impl Stream {
         self.fill_chunks(out, Threads::Pool, |random, chunk| law.fill(bits, random, chunk));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,3 +155,6 @@ impl Stream {
         sampler.draw(units, self.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;
