@@ -67,6 +67,37 @@ pub(crate) enum Cells {
     NotRead(String),
 }
 
+/// The cells of a column that has been read.
+#[derive(Clone, Copy)]
+pub(crate) enum ReadCells<'a> {
+    Numbers(&'a Numbers),
+    Text(&'a Texts),
+}
+
+impl ReadCells<'_> {
+    /// What a cell says, as far as that was kept; none if it is missing.
+    pub(crate) fn written(&self, row: usize) -> Option<String> {
+        match self {
+            ReadCells::Numbers(numbers) if !numbers.values[row].is_nan() => {
+                Some(numbers.values[row].to_string())
+            }
+            ReadCells::Numbers(numbers) => numbers.unreadable_text(row).map(str::to_owned),
+            ReadCells::Text(texts) => texts.get(row).map(str::to_owned),
+        }
+    }
+}
+
+impl TableColumn {
+    /// The cells, or why there are none.
+    pub(crate) fn read(&self) -> Result<ReadCells<'_>, &str> {
+        match &self.cells {
+            Cells::Numbers(numbers) => Ok(ReadCells::Numbers(numbers)),
+            Cells::Text(texts) => Ok(ReadCells::Text(texts)),
+            Cells::NotRead(reason) => Err(reason),
+        }
+    }
+}
+
 /// Numbers, with NaN for a missing cell.
 #[derive(Default)]
 pub(crate) struct Numbers {

@@ -4,6 +4,7 @@ use super::problem::Refusal;
 use super::section::{At, Page, Section};
 use super::words::{conflict, not_allowed, one_of};
 use super::{ColumnDomain, DeclaredColumn, Role, Visibility};
+use crate::encoding::Affine;
 use crate::value::{comparable, parse_number};
 use std::collections::HashMap;
 
@@ -91,8 +92,7 @@ fn bounds(page: &Page, section: &Section) -> Option<At<ColumnDomain>> {
     if low > high {
         return refuse("the lower bound first", &format!("write bounds = [{high}, {low}]"));
     }
-    // Half the width is what the encoding divides by; the subnormal numbers below this would lose its digits.
-    if !(high / 2.0 - low / 2.0 >= f64::MIN_POSITIVE) {
+    if !Affine::new(low, high).is_sound() {
         return refuse(
             "two different numbers",
             "a column with one possible value teaches nothing: set `use = false`",

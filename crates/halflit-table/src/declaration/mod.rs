@@ -13,10 +13,11 @@ mod words;
 
 pub use problem::{DeclarationError, Problem, Refusal};
 pub(crate) use problem::{quoted_key, quoted_text};
-pub(crate) use section::PLACEHOLDER;
+pub(crate) use section::{PLACEHOLDER, nearest};
 
 use crate::read::{ReadAs, ReadOptions};
 use halflit_privacy::Relation;
+use serde::{Deserialize, Serialize};
 
 /// A checked declaration.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,7 +160,8 @@ pub enum Visibility {
 }
 
 /// What the cells of a column may be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ColumnDomain {
     /// A number from `low` to `high`, both finite, `low` below `high`.
     Bounds {

@@ -263,7 +263,7 @@ fn cell(value: &DeValue) -> Option<String> {
 }
 
 /// The known word closest to what was written, if it is close enough to be a slip.
-pub(super) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let lower = written.to_lowercase();
     let distance = |word: &str| strsim::damerau_levenshtein(&lower, &word.to_lowercase());
     let best = known.iter().min_by_key(|word| distance(word))?;

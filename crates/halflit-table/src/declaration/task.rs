@@ -4,6 +4,7 @@ use super::problem::Refusal;
 use super::section::{At, Page, Section};
 use super::words::{A_NUMBER, above_zero, conflict, keep, missing, nearest_or_list, not_allowed, one_of};
 use super::{DeclaredLoss, Regularization};
+use crate::encoding::SMALLEST_ROW_NORM;
 
 pub(super) struct TaskDraft {
     pub(super) label: Option<At<String>>,
@@ -50,7 +51,6 @@ pub(super) fn task(page: &Page, section: &Section) -> TaskDraft {
     };
     let radius = section.number(page, "radius", A_NUMBER);
     let radius = above_zero(page, "radius", radius, "remove it for weights without a ball");
-    // Shorter rows than this keep fewer than 8 bits per feature on the lattice.
     let row_norm = section.number(page, "row_norm", A_NUMBER).and_then(|norm| {
         let allowed = norm.value.is_finite() && norm.value >= SMALLEST_ROW_NORM;
         keep(
@@ -65,8 +65,6 @@ pub(super) fn task(page: &Page, section: &Section) -> TaskDraft {
     let intercept = section.boolean(page, "intercept").is_none_or(|intercept| intercept.value);
     TaskDraft { label, loss, regularization, radius, row_norm: row_norm.map(|norm| norm.value), intercept }
 }
-
-const SMALLEST_ROW_NORM: f64 = 1.0 / 64.0;
 
 /// A text that must be there and filled in.
 fn named(page: &Page, section: &Section, key: &'static str, why: &str, fix: &str) -> Option<At<String>> {

@@ -1,0 +1,258 @@
+//! The declaration meets the file.
+
+mod encoded;
+mod facts;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use encoded::{EncodedTable, PublicFeatures, PublicView, Units};
+pub use facts::PublicFacts;
+
+use crate::declaration::{Declaration, Role, nearest};
+use crate::encoding::{EncodeError, Encoding, EncodingError, Inspected, OutOfDomain, Storage};
+use crate::findings::Findings;
+use crate::sealed::Sealed;
+use crate::table::{ReadCells, Table};
+use facts::Counts;
+use halflit_privacy::{Change, Relation, Unit};
+use split::Split;
+use std::fmt;
+use thiserror::Error;
+
+/// A table under a declaration. Its cells are sealed; what it shows is public.
+pub struct Declared {
+    declaration: Declaration,
+    encoding: Encoding,
+    facts: PublicFacts,
+    table: Sealed<Table>,
+    split: Sealed<Split>,
+}
+
+/// Why a declaration does not fit a file. These depend on public columns and counts alone.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// A declared column is not in the file.
+    #[error("{declaration}: column `{column}` is declared but is not in {file}{}; the file has: {}", did_you_mean(nearest), has.join(", "))]
+    MissingColumn {
+        /// The declaration's file.
+        declaration: String,
+        /// The column.
+        column: String,
+        /// The table's file.
+        file: String,
+        /// The column of the file closest in spelling.
+        nearest: Option<String>,
+        /// The columns of the file.
+        has: Vec<String>,
+    },
+    /// A used column has no cells.
+    #[error("column `{column}` of {file} cannot be used: {reason}")]
+    NotRead {
+        /// The column.
+        column: String,
+        /// The table's file.
+        file: String,
+        /// Why it was not read.
+        reason: String,
+    },
+    /// A private row that belongs to nobody.
+    #[error(
+        "{file}: row {row}{}: column `{column}` is empty, so it is unknown whom the row belongs to; fill it in or remove the row",
+        on_line(line)
+    )]
+    NoUser {
+        /// The user id column.
+        column: String,
+        /// The table's file.
+        file: String,
+        /// Data row, counted from 1.
+        row: usize,
+        /// Line of the file, where the file has lines.
+        line: Option<u64>,
+    },
+    /// No private row is left.
+    #[error(
+        "every row of {file} is public under the declared selector, so there is nothing to protect; train without privacy, or mend `public_rows`"
+    )]
+    NothingPrivate {
+        /// The table's file.
+        file: String,
+    },
+    /// The declared number of units is wrong.
+    #[error(
+        "the declaration says there are {declared} private {unit}s, but {file} has {found}; correct it or remove it"
+    )]
+    WrongCount {
+        /// `row` or `user`.
+        unit: &'static str,
+        /// The declared number.
+        declared: u64,
+        /// The table's file.
+        file: String,
+        /// The number in the file.
+        found: u64,
+    },
+    /// The declaration has no sound encoding.
+    #[error("{0}")]
+    Encoding(#[from] EncodingError),
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or(String::new(), |nearest| format!(" (did you mean `{nearest}`?)"))
+}
+
+fn on_line(line: &Option<u64>) -> String {
+    line.map_or(String::new(), |line| format!(" (line {line})"))
+}
+
+fn find<'t>(table: &'t Table, name: &str) -> Result<ReadCells<'t>, BindError> {
+    let not_read = |reason: &str| BindError::NotRead {
+        column: name.to_owned(),
+        file: table.source().to_owned(),
+        reason: reason.to_owned(),
+    };
+    table.column(name).ok_or_else(|| not_read("it is not there"))?.read().map_err(not_read)
+}
+
+impl Declared {
+    /// Binds a declaration to a table. Reads the header, the user id and the selector of public rows, nothing else.
+    ///
+    /// # Errors
+    /// [`BindError`]: a declared column that is missing, a row without a user, no private row, a wrong count.
+    pub fn bind(declaration: Declaration, table: Table) -> Result<Declared, BindError> {
+        check_columns(&declaration, &table)?;
+        let encoding = Encoding::from_declaration(&declaration)?;
+        let split = Split::new(&declaration, &table)?;
+        if split.private.is_empty() {
+            return Err(BindError::NothingPrivate { file: table.source().to_owned() });
+        }
+        let relation = declaration.relation();
+        if let Some(declared) = declaration.declared_units()
+            && relation.change() == Change::Replace
+            && declared != split.units()
+        {
+            let unit = if split.offsets.is_some() { "user" } else { "row" };
+            let (file, found) = (table.source().to_owned(), split.units());
+            return Err(BindError::WrongCount { unit, declared, file, found });
+        }
+        let facts = public_facts(&declaration, &encoding, &table, &split);
+        Ok(Declared { declaration, encoding, facts, table: Sealed::new(table), split: Sealed::new(split) })
+    }
+
+    /// The declaration.
+    pub fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// Which tables must be indistinguishable.
+    pub fn relation(&self) -> &Relation {
+        self.declaration.relation()
+    }
+
+    /// How cells become rows.
+    pub fn encoding(&self) -> &Encoding {
+        &self.encoding
+    }
+
+    /// What everyone may know.
+    pub fn facts(&self) -> &PublicFacts {
+        &self.facts
+    }
+
+    /// The owner-side check: every cell outside its declared domain. **For the data owner only**; see [`Findings`].
+    ///
+    /// # Errors
+    /// None for a bound table in practice; a column without cells is reported by name.
+    pub fn findings(&self) -> Result<Findings, EncodeError> {
+        let table = self.table.content_for_public_part();
+        let split = self.split.content_for_public_part();
+        let mut findings = self.encoding.findings(table, Inspected::All)?;
+        let (total, first) = &split.too_many;
+        if let Unit::User { id_column } = self.relation().unit() {
+            findings.add(id_column, *total, first.clone());
+        }
+        if let Some(declared) =
+            self.declaration.declared_units().filter(|&declared| declared != split.units())
+        {
+            let found = split.units();
+            findings.remark(format!(
+                "the declaration fixes the number of private units at {declared}; the file has {found} (allowed under zero-out)"
+            ));
+        }
+        Ok(findings)
+    }
+
+    /// Encodes the table. The private part comes out sealed.
+    ///
+    /// # Errors
+    /// With [`OutOfDomain::Refuse`], the findings if there are any. With [`OutOfDomain::Coerce`] no error depends on a
+    /// private cell: only a label without a declared default is refused.
+    pub fn encode(&self, out_of_domain: OutOfDomain) -> Result<EncodedTable, EncodeError> {
+        if out_of_domain == OutOfDomain::Refuse {
+            let findings = self.findings()?;
+            if !findings.is_empty() {
+                return Err(EncodeError::OutOfDomain(findings));
+            }
+        }
+        let table = self.table.content_for_public_part();
+        let split = self.split.content_for_public_part();
+        EncodedTable::new(self, table, split, out_of_domain)
+    }
+}
+
+fn check_columns(declaration: &Declaration, table: &Table) -> Result<(), BindError> {
+    for column in declaration.columns() {
+        if table.column(&column.name).is_none() {
+            let has: Vec<&str> = table.names().collect();
+            return Err(BindError::MissingColumn {
+                declaration: declaration.file().to_owned(),
+                column: column.name.clone(),
+                file: table.source().to_owned(),
+                nearest: nearest(&column.name, &has).map(str::to_owned),
+                has: has.into_iter().map(str::to_owned).collect(),
+            });
+        }
+        if column.role != Role::Unused {
+            find(table, &column.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn public_facts(declaration: &Declaration, encoding: &Encoding, table: &Table, split: &Split) -> PublicFacts {
+    let relation = declaration.relation();
+    let counts = Counts {
+        private_units: split.units(),
+        private_rows: split.private.len() as u64,
+        largest_user: split.largest_user(),
+    };
+    let (private_units, private_rows, largest_user) = counts.public(relation, declaration.declared_units());
+    PublicFacts {
+        relation: relation.clone(),
+        sentence: relation.sentence(),
+        private_units,
+        private_rows,
+        public_rows: split.public.len() as u64,
+        largest_user,
+        rows_per_user: declaration.rows_per_user(),
+        features: encoding.columns().len(),
+        width: encoding.width(),
+        row_norm_bound: encoding.row_norm_bound(),
+        largest_squared_norm: encoding.largest_squared_norm(),
+        sparse: encoding.storage() == Storage::Sparse,
+        undeclared_columns: table
+            .names()
+            .filter(|name| declaration.column(name).is_none())
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+/// The public facts only.
+impl fmt::Debug for Declared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Declared").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
