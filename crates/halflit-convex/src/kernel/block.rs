@@ -1,4 +1,5 @@
 use super::KernelError;
+use super::lanes::LINE;
 
 /// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
 pub const BLOCK_ROWS: usize = 128;
@@ -75,6 +76,37 @@ impl<'a> Block<'a> {
         match self.rows {
             BlockRows::Run { first, .. } => first + position,
             BlockRows::List(rows) => rows[position] as usize,
+        }
+    }
+
+    /// Where the block's rows start in row-major storage.
+    pub(crate) fn offsets(&self, width: usize, offsets: &mut [usize; BLOCK_ROWS]) {
+        match self.rows {
+            BlockRows::Run { first, len } => {
+                for (position, offset) in offsets[..len].iter_mut().enumerate() {
+                    *offset = (first + position).wrapping_mul(width);
+                }
+            }
+            BlockRows::List(rows) => {
+                for (offset, &row) in offsets.iter_mut().zip(rows) {
+                    *offset = (row as usize).wrapping_mul(width);
+                }
+            }
+        }
+    }
+
+    /// The cache lines that the block's rows start in and run through, as positions in row-major storage.
+    pub(crate) fn lines(&self, width: usize, lines: &mut Vec<usize>) {
+        lines.clear();
+        match self.rows {
+            BlockRows::Run { first, len } => {
+                lines.extend((first * width..(first + len) * width).step_by(LINE))
+            }
+            // a row may start anywhere in a line, so one line more than its length
+            BlockRows::List(rows) => lines.extend(rows.iter().flat_map(|&row| {
+                let start = row as usize * width;
+                (start..start + width + LINE).step_by(LINE)
+            })),
         }
     }
 

@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule};
 use super::clamp::coefficient_limit;
-use super::lanes::{Level, Panel, prefetch};
+use super::lanes::{Coefficients, Level, Panel};
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -56,10 +56,8 @@ impl<'a> RowSums<'a> {
             let mut sums = pass.zero();
             for from in (start..end).step_by(BLOCK_ROWS) {
                 let to = (from + BLOCK_ROWS).min(end);
-                if let Batch::Only(list) = batch {
-                    pass.prefetch(&list[to..(to + BLOCK_ROWS).min(end)]);
-                }
-                pass.coefficients(&Block::of(batch, from, to), &mut scratch);
+                let next = Block::of(batch, to, (to + BLOCK_ROWS).min(end));
+                pass.coefficients(&Block::of(batch, from, to), &next, &mut scratch);
                 pass.add(&scratch, 0, to - from, &mut sums);
             }
             sums
@@ -128,6 +126,7 @@ pub(super) struct Pass<'a, R> {
 /// A thread's working memory: one block.
 pub(super) struct Scratch {
     offsets: [usize; BLOCK_ROWS],
+    ahead: Vec<usize>,
     sparse_rows: [u32; BLOCK_ROWS],
     limits: [u32; BLOCK_ROWS],
     integer_scores: Vec<i64>,
@@ -142,6 +141,7 @@ impl Scratch {
         let size = outputs * BLOCK_ROWS;
         Scratch {
             offsets: [0; BLOCK_ROWS],
+            ahead: Vec::new(),
             sparse_rows: [0; BLOCK_ROWS],
             limits: [0; BLOCK_ROWS],
             integer_scores: vec![0; size],
@@ -184,40 +184,38 @@ impl<'a, R: Rule> Pass<'a, R> {
         vec![0; columns * self.weights.outputs()]
     }
 
-    pub(super) fn prefetch(&self, rows: &[u32]) {
-        if let Rows::Dense(dense) = self.rows {
-            prefetch(dense, rows);
-        }
-    }
-
-    /// The integer coefficients of a block, clamped.
-    pub(super) fn coefficients(&self, block: &Block<'_>, scratch: &mut Scratch) {
+    /// The integer coefficients of a block, clamped. `next` is what will be asked for after it.
+    pub(super) fn coefficients(&self, block: &Block<'_>, next: &Block<'_>, scratch: &mut Scratch) {
         let len = block.len();
         if len == 0 {
             return;
         }
         let size = len * self.weights.outputs();
         scratch.len = len;
-        self.scores(block, scratch);
-        let unit = self.weights.score_unit();
-        for (score, &integer) in scratch.scores[..size].iter_mut().zip(&scratch.integer_scores[..size]) {
-            *score = integer as f64 * unit;
-        }
-        self.level.fill(self.rule, block, &scratch.scores[..size], &mut scratch.values[..size]);
-        let limits = block.values(self.limits, &mut scratch.limits);
-        self.level.clamp(&scratch.values[..size], limits, &mut scratch.coefficients[..size]);
+        self.scores(block, next, scratch);
+        let work = Coefficients {
+            integer_scores: &scratch.integer_scores[..size],
+            score_unit: self.weights.score_unit(),
+            limits: block.values(self.limits, &mut scratch.limits),
+            scores: &mut scratch.scores[..size],
+            values: &mut scratch.values[..size],
+            coefficients: &mut scratch.coefficients[..size],
+        };
+        self.level.coefficients(self.rule, block, work);
     }
 
-    fn scores(&self, block: &Block<'_>, scratch: &mut Scratch) {
+    fn scores(&self, block: &Block<'_>, next: &Block<'_>, scratch: &mut Scratch) {
         let (len, outputs) = (block.len(), self.weights.outputs());
         match self.rows {
             Rows::Dense(rows) => {
-                for (position, offset) in scratch.offsets[..len].iter_mut().enumerate() {
-                    *offset = block.row(position) * rows.width();
-                }
-                let panel = Panel::new(rows, &scratch.offsets[..len]);
+                block.offsets(rows.width(), &mut scratch.offsets);
+                next.lines(rows.width(), &mut scratch.ahead);
+                let (values, width) = (rows.padded_values(), rows.width());
                 for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
                 {
+                    // what lies ahead is asked for once, not once per output
+                    let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
+                    let panel = Panel { values, offsets: &scratch.offsets[..len], ahead, width };
                     self.level.dots(&panel, self.weights, output, scores);
                 }
             }
@@ -238,9 +236,11 @@ impl<'a, R: Rule> Pass<'a, R> {
         let (len, outputs) = (scratch.len, self.weights.outputs());
         match self.rows {
             Rows::Dense(rows) => {
-                let panel = Panel::new(rows, &scratch.offsets[start..end]);
-                let columns = rows.width().next_multiple_of(LANES);
+                let (values, width) = (rows.padded_values(), rows.width());
+                let columns = width.next_multiple_of(LANES);
                 for output in 0..outputs {
+                    let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
+                    let panel = Panel { values, offsets: &scratch.offsets[start..end], ahead, width };
                     let coefficients = &scratch.coefficients[output * len..][start..end];
                     self.level.accumulate(&panel, coefficients, &mut sums[output * columns..][..columns]);
                 }

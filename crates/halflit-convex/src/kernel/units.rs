@@ -165,7 +165,7 @@ impl<R: Rule> Clipper<'_, R> {
 
     /// Several whole units in one block; `ends` says where each ends.
     fn small(&mut self, rows: &[u32], ends: &[(usize, usize)]) {
-        self.pass.coefficients(&Block::list(rows), &mut self.scratch);
+        self.pass.coefficients(&Block::list(rows), &Block::list(&[]), &mut self.scratch);
         let mut start = 0;
         for &(unit, end) in ends {
             if start < end {
@@ -180,7 +180,8 @@ impl<R: Rule> Clipper<'_, R> {
     fn large(&mut self, unit: usize, own: std::ops::Range<usize>) {
         for from in own.clone().step_by(BLOCK_ROWS) {
             let len = BLOCK_ROWS.min(own.end - from);
-            self.pass.coefficients(&Block::run(from, len), &mut self.scratch);
+            let next = Block::run(from + len, BLOCK_ROWS.min(own.end - from - len));
+            self.pass.coefficients(&Block::run(from, len), &next, &mut self.scratch);
             self.pass.add(&self.scratch, 0, len, &mut self.unit);
         }
         self.close(unit);

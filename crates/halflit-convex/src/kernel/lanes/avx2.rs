@@ -4,22 +4,24 @@ use super::*;
 use std::arch::x86_64::*;
 
 /// 16-bit integers in a vector.
-const WIDE: usize = 16;
+pub(super) const WIDE: usize = 16;
 
 /// Rows whose scores are computed together.
 const ROWS: usize = 4;
 
 /// # Safety
-/// The processor has AVX2; `digits` are padded to whole vectors.
+/// The processor has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
     let (low, high) = digits;
     assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-    for (offsets, scores) in panel.offsets.chunks(ROWS).zip(scores.chunks_mut(ROWS)) {
-        // a short last group repeats its last row; the surplus scores are not stored
-        let starts: [*const i16; ROWS] =
-            std::array::from_fn(|row| panel.values[offsets[row.min(offsets.len() - 1)]..].as_ptr());
+    let starts = panel.starts();
+    let lines = panel.ahead.len().div_ceil(BLOCK_ROWS / ROWS);
+    for ((group, starts), scores) in
+        starts.as_chunks::<ROWS>().0.iter().enumerate().zip(scores.chunks_mut(ROWS))
+    {
+        panel.prefetch(group * lines, (group + 1) * lines);
         let mut totals = [_mm256_setzero_si256(); ROWS];
         let mut vector = 0;
         while vector < vectors {
@@ -76,42 +78,46 @@ fn reduce(rows: [__m256i; ROWS]) -> __m256i {
 }
 
 /// # Safety
-/// The processor has AVX2; `sums` holds whole vectors.
+/// The processor has AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn accumulate(panel: &Panel<'_>, digits: &Digits, sums: &mut [i64]) {
+pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
     assert!(sums.len() >= vectors * WIDE);
+    let starts = panel.starts();
+    let digits = pack(coefficients);
+    let pairs = panel.offsets.len().div_ceil(2);
     for (vector, sums) in sums.chunks_exact_mut(WIDE).take(vectors).enumerate() {
         // [half][digit]
         let mut tile = [[_mm256_setzero_si256(); 3]; 2];
-        for (pair, digits) in panel.offsets.chunks(2).zip(&digits.packed) {
-            // a lone last row is paired with itself: its partner's digits are zero
-            let first = panel.values[pair[0]..].as_ptr();
-            let second = panel.values[pair[pair.len() - 1]..].as_ptr();
+        // a lone last row is paired with itself: its partner's digits are zero
+        for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
+            let digits: [__m256i; 3] = std::array::from_fn(|digit| _mm256_set1_epi32(digits[digit][pair]));
             // SAFETY: rows extend to whole vectors.
-            let (a, b) = unsafe {
-                (
-                    _mm256_loadu_si256(first.add(vector * WIDE).cast()),
-                    _mm256_loadu_si256(second.add(vector * WIDE).cast()),
-                )
-            };
+            let [a, b] =
+                starts.map(|start| unsafe { _mm256_loadu_si256(start.wrapping_add(vector * WIDE).cast()) });
             let interleaved = [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)];
             for (q, half) in interleaved.into_iter().zip(&mut tile) {
-                for (sum, &digit) in half.iter_mut().zip(digits) {
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(q, _mm256_set1_epi32(digit)));
+                for (sum, digit) in half.iter_mut().zip(digits) {
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(q, digit));
                 }
             }
         }
         for (digits, sums) in tile.iter().zip(sums.chunks_exact_mut(WIDE / 2)) {
-            let mut lanes = [[0i32; WIDE / 2]; 3];
-            for (lanes, &digit) in lanes.iter_mut().zip(digits) {
-                // SAFETY: `lanes` is one vector long.
-                unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), digit) };
-            }
-            for (lane, sum) in sums.iter_mut().enumerate() {
-                let [d0, d1, d2] = [0, 1, 2].map(|digit| i64::from(lanes[digit][lane]));
-                let high = (d1 << COEFFICIENT_DIGIT_BITS).wrapping_add(d2 << (2 * COEFFICIENT_DIGIT_BITS));
-                *sum = sum.wrapping_add(d0).wrapping_add(high);
+            let lower = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_castsi256_si128(digit)));
+            let upper = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(digit)));
+            for ([d0, d1, d2], sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(4)) {
+                let total = _mm256_add_epi64(
+                    d0,
+                    _mm256_add_epi64(
+                        _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(d1),
+                        _mm256_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS as i32 }>(d2),
+                    ),
+                );
+                // SAFETY: four 64-bit integers, by the chunk size.
+                unsafe {
+                    let sum = _mm256_loadu_si256(sums.as_ptr().cast());
+                    _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_add_epi64(sum, total));
+                }
             }
         }
     }
@@ -120,13 +126,6 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, digits: &Digits, sums: &mut [
 /// # Safety
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn fill<R: Rule>(rule: &R, block: &Block<'_>, scores: &[f64], values: &mut [f64]) {
-    rule.fill(block, scores, values);
-}
-
-/// # Safety
-/// The processor has AVX2.
-#[target_feature(enable = "avx2")]
-pub(super) unsafe fn clamp(values: &[f64], limits: &[u32], coefficients: &mut [i32]) {
-    crate::kernel::clamp::clamp_block(values, limits, coefficients);
+pub(super) unsafe fn coefficients<R: Rule>(rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
+    work.fill(rule, block);
 }

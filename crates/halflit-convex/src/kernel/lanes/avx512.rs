@@ -4,22 +4,28 @@ use super::*;
 use std::arch::x86_64::*;
 
 /// 16-bit integers in a vector.
-const WIDE: usize = 32;
+pub(super) const WIDE: usize = 32;
 
 /// Rows whose scores are computed together, so that one vector holds their eight 64-bit sums at the end.
 const ROWS: usize = 8;
 
 /// # Safety
-/// The processor has the features below; `digits` are padded to whole vectors.
+/// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
     let (low, high) = digits;
     assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-    for (offsets, scores) in panel.offsets.chunks(ROWS).zip(scores.chunks_mut(ROWS)) {
-        // a short last group repeats its last row; the surplus scores are not stored
-        let starts: [*const i16; ROWS] =
-            std::array::from_fn(|row| panel.values[offsets[row.min(offsets.len() - 1)]..].as_ptr());
+    let starts = panel.starts();
+    // Hidden from the compiler, which would turn multiplications by powers of two into twice as many shifts, and those
+    // have one port where multiplications have two.
+    let places = std::hint::black_box([1, 1 << DIGIT_BITS]).map(|place| _mm512_set1_epi64(place));
+    // a third of the lines ahead are asked for here, the others while accumulating
+    let lines = panel.ahead.len().div_ceil(3 * BLOCK_ROWS / ROWS);
+    for ((group, starts), scores) in
+        starts.as_chunks::<ROWS>().0.iter().enumerate().zip(scores.chunks_mut(ROWS))
+    {
+        panel.prefetch(group * lines, (group + 1) * lines);
         let mut totals = [_mm512_setzero_si512(); ROWS];
         let mut vector = 0;
         while vector < vectors {
@@ -42,26 +48,29 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
                 }
             }
             for row in 0..ROWS {
-                totals[row] = _mm512_add_epi64(totals[row], widen(low_sums[row], high_sums[row]));
+                totals[row] = _mm512_add_epi64(totals[row], widen(low_sums[row], high_sums[row], places));
             }
             vector = end;
         }
         let mut sums = [0i64; ROWS];
         // SAFETY: `sums` is one vector long.
         unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), reduce(totals)) };
-        scores.copy_from_slice(&sums[..scores.len()]);
+        match <&mut [i64; ROWS]>::try_from(&mut *scores) {
+            Ok(scores) => *scores = sums,
+            Err(_) => scores.copy_from_slice(&sums[..scores.len()]),
+        }
     }
 }
 
-/// low + 2^13 high, lanes 2j and 2j+1 added, in 64 bits.
+/// low + 2^13 high, lanes 2j and 2j+1 added, in 64 bits. `places` are the worths of the two digits.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn widen(low: __m512i, high: __m512i) -> __m512i {
-    let base = _mm512_set1_epi64(1 << DIGIT_BITS);
-    let low =
-        _mm512_add_epi64(_mm512_srai_epi64::<32>(low), _mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(low)));
-    let high =
-        _mm512_add_epi64(_mm512_mul_epi32(high, base), _mm512_mul_epi32(_mm512_srli_epi64::<32>(high), base));
+fn widen(low: __m512i, high: __m512i, places: [__m512i; 2]) -> __m512i {
+    let [low, high] = [(low, places[0]), (high, places[1])].map(|(x, place)| {
+        // the multiplication reads the even 32-bit lanes; the shuffle brings the odd ones there
+        let odd = _mm512_shuffle_epi32::<0b11_11_01_01>(x);
+        _mm512_add_epi64(_mm512_mul_epi32(x, place), _mm512_mul_epi32(odd, place))
+    });
     _mm512_add_epi64(low, high)
 }
 
@@ -79,51 +88,63 @@ fn reduce(rows: [__m512i; ROWS]) -> __m512i {
 }
 
 /// # Safety
-/// The processor has the features below; `sums` holds whole vectors.
+/// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn accumulate(panel: &Panel<'_>, digits: &Digits, sums: &mut [i64]) {
+pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
     assert!(sums.len() >= vectors * WIDE);
+    let starts = panel.starts();
+    let digits = pack(coefficients);
+    let mut lines = panel.ahead.len() / 3..panel.ahead.len();
     let mut vector = 0;
     while vector < vectors {
-        // Two vectors at a time: twelve running sums hide the latency of the multiply-add.
-        // SAFETY: the features are those of this function, the extents as checked.
+        let left = vectors - vector;
+        // the lines ahead are spread over the tiles in proportion to their columns
+        let now = lines.start..lines.start + lines.len() * left.min(4) / left;
+        lines.start = now.end;
+        // Four vectors at a time fill the registers with running sums: 4 * 2 * 3.
+        // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
         unsafe {
-            if vector + 2 <= vectors {
-                accumulate_tile::<2>(panel, digits, vector, sums);
-                vector += 2;
-            } else {
-                accumulate_tile::<1>(panel, digits, vector, sums);
-                vector += 1;
+            match left {
+                1 => tile::<1>(panel, &starts, &digits, vector, now, sums),
+                2 => tile::<2>(panel, &starts, &digits, vector, now, sums),
+                3 => tile::<3>(panel, &starts, &digits, vector, now, sums),
+                _ => tile::<4>(panel, &starts, &digits, vector, now, sums),
             }
         }
+        vector += left.min(4);
     }
 }
 
+/// # Safety
+/// The features below; rows and sums hold `TILE` vectors from `first_vector` on.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn accumulate_tile<const TILE: usize>(
+unsafe fn tile<const TILE: usize>(
     panel: &Panel<'_>,
-    digits: &Digits,
+    starts: &[*const i16; BLOCK_ROWS],
+    digits: &PackedDigits,
     first_vector: usize,
+    lines: std::ops::Range<usize>,
     sums: &mut [i64],
 ) {
+    let pairs = panel.offsets.len().div_ceil(2);
+    let lines_per_pair = lines.len().div_ceil(pairs);
     // [vector][half][digit]
     let mut tile = [[[_mm512_setzero_si512(); 3]; 2]; TILE];
-    for (pair, digits) in panel.offsets.chunks(2).zip(&digits.packed) {
-        // a lone last row is paired with itself: its partner's digits are zero
-        let first = panel.values[pair[0]..].as_ptr();
-        let second = panel.values[pair[pair.len() - 1]..].as_ptr();
+    // a lone last row is paired with itself: its partner's digits are zero
+    for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
+        let line = lines.start.wrapping_add(pair.wrapping_mul(lines_per_pair));
+        panel.prefetch(line, lines.end.min(line.wrapping_add(lines_per_pair)));
+        let digits: [__m512i; 3] = std::array::from_fn(|digit| _mm512_set1_epi32(digits[digit][pair]));
         for (vector, halves) in tile.iter_mut().enumerate() {
             let column = (first_vector + vector) * WIDE;
             // SAFETY: rows extend to whole vectors.
-            let (a, b) = unsafe {
-                (_mm512_loadu_si512(first.add(column).cast()), _mm512_loadu_si512(second.add(column).cast()))
-            };
+            let [a, b] = starts.map(|start| unsafe { _mm512_loadu_si512(start.wrapping_add(column).cast()) });
             let interleaved = [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)];
             for (q, half) in interleaved.into_iter().zip(halves) {
-                for (sum, &digit) in half.iter_mut().zip(digits) {
-                    *sum = _mm512_dpwssd_epi32(*sum, q, _mm512_set1_epi32(digit));
+                for (sum, digit) in half.iter_mut().zip(digits) {
+                    *sum = _mm512_dpwssd_epi32(*sum, q, digit);
                 }
             }
         }
@@ -134,7 +155,7 @@ unsafe fn accumulate_tile<const TILE: usize>(
             let sums = &mut sums[start..start + WIDE / 2];
             let lower = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_castsi512_si256(digit)));
             let upper = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64::<1>(digit)));
-            for (part, [d0, d1, d2]) in [lower, upper].into_iter().enumerate() {
+            for ([d0, d1, d2], sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(8)) {
                 let total = _mm512_add_epi64(
                     d0,
                     _mm512_add_epi64(
@@ -142,11 +163,10 @@ unsafe fn accumulate_tile<const TILE: usize>(
                         _mm512_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS }>(d2),
                     ),
                 );
-                let slot = sums[part * 8..part * 8 + 8].as_mut_ptr();
-                // SAFETY: eight 64-bit integers, as just sliced.
+                // SAFETY: eight 64-bit integers, by the chunk size.
                 unsafe {
-                    let sum = _mm512_loadu_si512(slot.cast());
-                    _mm512_storeu_si512(slot.cast(), _mm512_add_epi64(sum, total));
+                    let sum = _mm512_loadu_si512(sums.as_ptr().cast());
+                    _mm512_storeu_si512(sums.as_mut_ptr().cast(), _mm512_add_epi64(sum, total));
                 }
             }
         }
@@ -156,13 +176,6 @@ unsafe fn accumulate_tile<const TILE: usize>(
 /// # Safety
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn fill<R: Rule>(rule: &R, block: &Block<'_>, scores: &[f64], values: &mut [f64]) {
-    rule.fill(block, scores, values);
-}
-
-/// # Safety
-/// The processor has the features below.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn clamp(values: &[f64], limits: &[u32], coefficients: &mut [i32]) {
-    crate::kernel::clamp::clamp_block(values, limits, coefficients);
+pub(super) unsafe fn coefficients<R: Rule>(rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
+    work.fill(rule, block);
 }

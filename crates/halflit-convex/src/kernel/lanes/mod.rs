@@ -16,9 +16,9 @@
 //!
 //! * Calls into `#[target_feature]` functions: a [`Level`] other than portable exists only after the processor reported
 //!   the features (`Level::available`).
-//! * Vector loads from rows: [`Panel::new`] checks that every row's padded extent lies inside the slice.
-//! * Loads and stores of digits and sums: slices are cut to whole vectors by `chunks_exact` or checked lengths before.
-
+//! * Vector loads from rows: [`Panel::starts`] checks that every row's padded extent lies inside the slice.
+//! * Loads and stores of digits and sums: their lengths are asserted to be whole vectors first.
+//! * A prefetch reads and writes nothing, whatever the address.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -27,8 +27,8 @@ mod avx2;
 mod avx512;
 
 use super::block::{BLOCK_ROWS, Block, Rule};
+use super::clamp::clamp_block;
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
-use crate::rows::DenseRows;
 use std::sync::OnceLock;
 
 /// Base of the three digits of a coefficient.
@@ -36,6 +36,9 @@ const COEFFICIENT_DIGIT_BITS: u32 = 10;
 
 /// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 14 * 2^27 < 2^31.
 const VECTORS_PER_PANEL: usize = 7;
+
+/// 16-bit integers in a cache line.
+pub(crate) const LINE: usize = 32;
 
 /// Which instructions a pass uses. The result never depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,21 @@ enum Instructions {
     #[cfg(target_arch = "x86_64")]
     Avx2,
     Portable,
+}
+
+/// Runs `$name` of the level's module: compiled for its vectors there, or as plain code.
+macro_rules! at_level {
+    ($level:expr, $name:ident($($argument:expr),*), $portable:expr) => {
+        match $level.0 {
+            // SAFETY: the level exists because the processor reported its features.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => unsafe { avx512::$name($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => unsafe { avx2::$name($($argument),*) },
+            Instructions::Portable => $portable,
+        }
+    };
 }
 
 impl Level {
@@ -95,25 +113,17 @@ impl Level {
     pub(crate) fn dots(self, panel: &Panel<'_>, weights: &LatticeWeights, output: usize, scores: &mut [i64]) {
         assert_eq!(weights.width(), panel.width);
         assert_eq!(scores.len(), panel.offsets.len());
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected; `Panel` checked the extents; digits are padded to whole vectors.
-            Instructions::Avx512 => unsafe { avx512::dots(panel, weights.digits(output), scores) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Instructions::Avx2 => unsafe { avx2::dots(panel, weights.digits(output), scores) },
-            Instructions::Portable => {
-                let weights = weights.integers(output);
-                for (score, &offset) in scores.iter_mut().zip(panel.offsets) {
-                    let row = &panel.values[offset..offset + panel.width];
-                    // |W q| < 2^39: no overflow below 2^24 columns, and the vector levels wrap alike
-                    *score = row
-                        .iter()
-                        .zip(weights)
-                        .fold(0, |sum, (&q, &w)| sum.wrapping_add(i64::from(w) * i64::from(q)));
-                }
+        at_level!(self, dots(panel, weights.digits(output), scores), {
+            let weights = weights.integers(output);
+            for (score, &offset) in scores.iter_mut().zip(panel.offsets) {
+                let row = &panel.values[offset..offset + panel.width];
+                // |W q| < 2^39: no overflow below 2^24 columns, and the vector levels wrap alike
+                *score = row
+                    .iter()
+                    .zip(weights)
+                    .fold(0, |sum, (&q, &w)| sum.wrapping_add(i64::from(w) * i64::from(q)));
             }
-        }
+        });
     }
 
     /// sums += sum_i coefficients[i] * row_i. `sums` is in this level's column order; see [`Level::unscramble`].
@@ -122,141 +132,126 @@ impl Level {
     pub(crate) fn accumulate(self, panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
         assert_eq!(coefficients.len(), panel.offsets.len());
         assert_eq!(sums.len(), panel.width.next_multiple_of(LANES));
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected; `Panel` checked the extents; `sums` is a whole number of vectors.
-            Instructions::Avx512 => unsafe { avx512::accumulate(panel, &Digits::of(coefficients), sums) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Instructions::Avx2 => unsafe { avx2::accumulate(panel, &Digits::of(coefficients), sums) },
-            Instructions::Portable => {
-                for (&coefficient, &offset) in coefficients.iter().zip(panel.offsets) {
-                    let row = &panel.values[offset..offset + panel.width];
-                    for (sum, &q) in sums.iter_mut().zip(row) {
-                        *sum = sum.wrapping_add(i64::from(coefficient) * i64::from(q));
-                    }
+        at_level!(self, accumulate(panel, coefficients, sums), {
+            for (&coefficient, &offset) in coefficients.iter().zip(panel.offsets) {
+                let row = &panel.values[offset..offset + panel.width];
+                for (sum, &q) in sums.iter_mut().zip(row) {
+                    *sum = sum.wrapping_add(i64::from(coefficient) * i64::from(q));
                 }
             }
-        }
+        });
     }
 
     /// Writes sums out in column order, dropping the padding. The vector levels interleave columns in groups of four.
     pub(crate) fn unscramble(self, sums: &[i64], columns: &mut [i64]) {
         let lanes = match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => 32,
+            Instructions::Avx512 => avx512::WIDE,
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => 16,
+            Instructions::Avx2 => avx2::WIDE,
             Instructions::Portable => return columns.copy_from_slice(&sums[..columns.len()]),
         };
         // Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of
         // the vector's sums and 4..8 into the second half, four per lane.
-        for (column, value) in columns.iter_mut().enumerate() {
-            let (vector, place) = (column / lanes, column % lanes);
-            let (lane, half, rest) = (place / 8, place % 8 / 4, place % 4);
-            *value = sums[vector * lanes + half * (lanes / 2) + lane * 4 + rest];
-        }
-    }
-
-    /// Runs the rule compiled for this level's vectors. Plain IEEE arithmetic per row: the same bits at every level.
-    pub(crate) fn fill<R: Rule>(self, rule: &R, block: &Block<'_>, scores: &[f64], values: &mut [f64]) {
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected.
-            Instructions::Avx512 => unsafe { avx512::fill(rule, block, scores, values) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected.
-            Instructions::Avx2 => unsafe { avx2::fill(rule, block, scores, values) },
-            Instructions::Portable => rule.fill(block, scores, values),
-        }
-    }
-
-    /// Rounds and clamps a block, compiled for this level's vectors.
-    pub(crate) fn clamp(self, values: &[f64], limits: &[u32], coefficients: &mut [i32]) {
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected.
-            Instructions::Avx512 => unsafe { avx512::clamp(values, limits, coefficients) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected.
-            Instructions::Avx2 => unsafe { avx2::clamp(values, limits, coefficients) },
-            Instructions::Portable => super::clamp::clamp_block(values, limits, coefficients),
-        }
-    }
-}
-
-/// Asks the processor to fetch rows that the next block will read.
-pub(crate) fn prefetch(rows: &DenseRows, indices: &[u32]) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const VALUES_PER_LINE: usize = 64 / size_of::<i16>();
-        let values = rows.padded_values();
-        for &index in indices {
-            let start = index as usize * rows.width();
-            // one line more than the row spans when aligned, since it may start anywhere
-            for column in (0..rows.width() + VALUES_PER_LINE).step_by(VALUES_PER_LINE) {
-                if let Some(value) = values.get(start + column) {
-                    // SAFETY: a prefetch has no effect on memory; the address is that of a live element.
-                    unsafe {
-                        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
-                    }
-                }
+        for (vector, columns) in columns.chunks_mut(lanes).enumerate() {
+            let sums = &sums[vector * lanes..][..lanes];
+            for (place, value) in columns.iter_mut().enumerate() {
+                *value = sums[place % 8 / 4 * (lanes / 2) + place / 8 * 4 + place % 4];
             }
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (rows, indices);
+
+    /// From integer scores to clamped integer coefficients, compiled for this level's vectors.
+    ///
+    /// Plain IEEE arithmetic row by row: the same bits at every level.
+    pub(crate) fn coefficients<R: Rule>(self, rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
+        at_level!(self, coefficients(rule, block, work), work.fill(rule, block));
+    }
 }
 
-/// A block of dense rows, each given by where it starts, checked to be readable in whole vectors.
+/// A block's way from scores to coefficients; all slices are output-major.
+pub(crate) struct Coefficients<'a> {
+    pub(crate) integer_scores: &'a [i64],
+    pub(crate) score_unit: f64,
+    pub(crate) limits: &'a [u32],
+    pub(crate) scores: &'a mut [f64],
+    pub(crate) values: &'a mut [f64],
+    pub(crate) coefficients: &'a mut [i32],
+}
+
+impl Coefficients<'_> {
+    #[inline(always)]
+    fn fill<R: Rule>(self, rule: &R, block: &Block<'_>) {
+        for (score, &integer) in self.scores.iter_mut().zip(self.integer_scores) {
+            *score = integer as f64 * self.score_unit;
+        }
+        rule.fill(block, self.scores, self.values);
+        clamp_block(self.values, self.limits, self.coefficients);
+    }
+}
+
+/// A block of dense rows, each given by where it starts.
 pub(crate) struct Panel<'a> {
-    values: &'a [i16],
-    offsets: &'a [usize],
-    width: usize,
-}
-
-impl<'a> Panel<'a> {
-    /// Rows starting at `offsets` (at most a block of them).
-    pub(crate) fn new(rows: &'a DenseRows, offsets: &'a [usize]) -> Self {
-        let (values, width) = (rows.padded_values(), rows.width());
-        let extent = width.next_multiple_of(LANES);
-        assert!(offsets.len() <= BLOCK_ROWS);
-        assert!(offsets.iter().all(|&offset| offset <= values.len() && values.len() - offset >= extent));
-        Panel { values, offsets, width }
-    }
-}
-
-/// The coefficients of pairs of rows, split into three 16-bit digits, two rows packed into each 32-bit entry.
-#[cfg(target_arch = "x86_64")]
-struct Digits {
-    packed: [[i32; 3]; BLOCK_ROWS / 2],
+    /// Row-major values, with a tail that whole vectors may run into.
+    pub(crate) values: &'a [i16],
+    /// Where the rows start: at most a block of them.
+    pub(crate) offsets: &'a [usize],
+    /// Cache lines that the next block will read: they travel while this one is computed.
+    pub(crate) ahead: &'a [usize],
+    /// Number of columns.
+    pub(crate) width: usize,
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Digits {
-    fn of(coefficients: &[i32]) -> Self {
-        let mut packed = [[0; 3]; BLOCK_ROWS / 2];
-        for (pair, packed) in coefficients.chunks(2).zip(&mut packed) {
-            let first = digits(pair[0]);
-            let second = digits(pair.get(1).copied().unwrap_or(0));
-            for (slot, (a, b)) in packed.iter_mut().zip(first.into_iter().zip(second)) {
-                *slot = (a & 0xffff) | (b << 16);
-            }
+impl Panel<'_> {
+    /// The rows as pointers, after checking that every row can be read in whole vectors; the last one is repeated.
+    #[inline(always)]
+    fn starts(&self) -> [*const i16; BLOCK_ROWS] {
+        let last = self.offsets.iter().fold(0, |last, &offset| if offset > last { offset } else { last });
+        let extent = self.width.next_multiple_of(LANES);
+        assert!(!self.offsets.is_empty() && self.offsets.len() <= BLOCK_ROWS);
+        assert!(last <= self.values.len() && self.values.len() - last >= extent);
+        let base = self.values.as_ptr();
+        let mut starts = [base.wrapping_add(self.offsets[self.offsets.len() - 1]); BLOCK_ROWS];
+        for (start, &offset) in starts.iter_mut().zip(self.offsets) {
+            *start = base.wrapping_add(offset);
         }
-        Digits { packed }
+        starts
+    }
+
+    /// Asks for the lines ahead numbered `from..to`.
+    #[inline(always)]
+    fn prefetch(&self, from: usize, to: usize) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        for &line in self.ahead.get(from..to.min(self.ahead.len())).unwrap_or(&[]) {
+            // SAFETY: a prefetch reads and writes nothing, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.values.as_ptr().wrapping_add(line).cast()) };
+        }
     }
 }
 
-/// s = d0 + 2^10 d1 + 2^20 d2 with |d| <= 2^9, for |s| <= MAX_COEFFICIENT.
+/// The coefficients split into three 16-bit digits; two neighbouring rows share a 32-bit entry.
+#[cfg(target_arch = "x86_64")]
+type PackedDigits = [[i32; BLOCK_ROWS / 2]; 3];
+
+/// s = d0 + 2^10 d1 + 2^20 d2 with |d| <= 2^9, for |s| <= MAX_COEFFICIENT; absent rows get zeros.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn digits(coefficient: i32) -> [i32; 3] {
+fn pack(coefficients: &[i32]) -> PackedDigits {
     const HALF: i32 = 1 << (COEFFICIENT_DIGIT_BITS - 1);
     const MASK: i32 = (1 << COEFFICIENT_DIGIT_BITS) - 1;
-    let first = (coefficient.wrapping_add(HALF) & MASK).wrapping_sub(HALF);
-    let rest = coefficient.wrapping_sub(first) >> COEFFICIENT_DIGIT_BITS;
-    let second = (rest.wrapping_add(HALF) & MASK).wrapping_sub(HALF);
-    let third = rest.wrapping_sub(second) >> COEFFICIENT_DIGIT_BITS;
-    [first, second, third]
+    let mut padded = [0i32; BLOCK_ROWS];
+    padded[..coefficients.len()].copy_from_slice(coefficients);
+    let mut packed = [[0; BLOCK_ROWS / 2]; 3];
+    for digits in &mut packed {
+        for (slot, pair) in digits.iter_mut().zip(padded.chunks_exact_mut(2)) {
+            let mut next = |index: usize| {
+                let digit = (pair[index].wrapping_add(HALF) & MASK).wrapping_sub(HALF);
+                pair[index] = pair[index].wrapping_sub(digit) >> COEFFICIENT_DIGIT_BITS;
+                digit
+            };
+            *slot = (next(0) & 0xffff) | (next(1) << 16);
+        }
+    }
+    packed
 }
