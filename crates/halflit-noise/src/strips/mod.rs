@@ -27,7 +27,7 @@ const STRIPS: usize = 256;
 /// How the bits of a draw are spent, for a result with `precision` binary digits after the point.
 ///
 /// First word, from its lowest bit: slot (14), sign (1), then the leading digits of the position inside the strip.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     precision: u32,
     /// Bytes of the first word: the fewest that hold slot, sign and the digits of the result.

@@ -6,7 +6,7 @@
 use crate::discrete::Coin;
 use crate::exact::{Bounds, Dyadic, exp_neg};
 use crate::keystream::RandomBytes;
-use crate::strips::{Certain, Curve, Layout, UnitExponential, draw};
+use crate::strips::{Certain, Curve, Layout, Strips, UnitExponential, draw};
 use crate::{FractionBits, Probability, Stream};
 use num_bigint::BigUint;
 
@@ -55,14 +55,15 @@ impl PoissonSampler {
                 let expected = u64::from(units) as u128 * u128::from(ratio.numerator())
                     / u128::from(ratio.denominator().get());
                 let mut included = Vec::with_capacity((expected + expected / 8) as usize + 16);
-                let mut unit = thinning.gap(random);
+                let strips = UnitExponential::strips();
+                let mut unit = thinning.gap(strips, random);
                 while let Ok(candidate) = u32::try_from(unit)
                     && candidate < units
                 {
                     if thinning.keeps(random) {
                         included.push(candidate);
                     }
-                    unit = unit + 1 + thinning.gap(random);
+                    unit = unit + 1 + thinning.gap(strips, random);
                 }
                 included
             }
@@ -70,39 +71,49 @@ impl PoissonSampler {
     }
 }
 
-/// Candidates with probability c = 1 - e^(-2^-shift) >= rate, one by one, each kept with probability rate / c.
+/// Candidates with probability c = 1 - e^-lambda >= rate, lambda = steps / 2^shift, one by one; each is kept with
+/// probability rate / c.
 #[derive(Clone, Debug)]
 struct Thinning {
     rate: Probability,
+    steps: u64,
     shift: u32,
-    /// The integer part of 2^64 rate / c, which is irrational and below 2^64.
+    layout: Layout,
+    /// The integer part of 2^32 rate / c, which is irrational and below 2^32.
     keep_digit: u64,
 }
+
+/// Steps stay below this, so that c is within one per cent of all rates but the tiniest: few candidates are dropped.
+const MOST_STEPS: u64 = 256;
+/// Bytes of the first digit of the number that decides whether a candidate is kept.
+const KEEP_BYTES: u32 = 4;
 
 impl Thinning {
     /// For a rate in (0, 1/4].
     fn new(rate: Probability) -> Self {
-        // The sparsest candidates that are frequent enough: c >= 2^-s - 2^-(2s+1) >= rate. Holds at s = 1.
-        let enough = |&shift: &u32| {
-            let (numerator, denominator) = (rate.ratio().numerator(), rate.ratio().denominator().get());
-            BigUint::from(numerator) << (2 * shift + 1) <= ((BigUint::from(2u8) << shift) - 1u8) * denominator
-        };
-        let shift = (1..=FractionBits::MOST.get()).rev().find(enough).unwrap_or(1);
-        let mut thinning = Thinning { rate, shift, keep_digit: 0 };
+        let finest = FractionBits::MOST.get();
+        // With 3/8 >= rate even at steps = 2^(shift-1), small shifts always qualify.
+        let (shift, steps) = (UnitExponential::STRIP_BITS..=finest)
+            .rev()
+            .find_map(|shift| Some((shift, fewest_steps(rate, shift)?)))
+            .unwrap_or((UnitExponential::STRIP_BITS, 16));
+        let layout = Layout::new::<UnitExponential>(shift);
+        let mut thinning = Thinning { rate, steps, shift, layout, keep_digit: 0 };
         for extra in (64u64..).step_by(64) {
-            let Bounds { lower, upper } = thinning.keep_bounds(64 + extra);
-            if (&lower >> extra) == (&upper >> extra) {
-                thinning.keep_digit = (lower >> extra).iter_u64_digits().next().unwrap_or(0);
+            let Bounds { lower, upper } = thinning.keep_bounds(u64::from(8 * KEEP_BYTES) + extra);
+            let (lower, upper) = (lower >> extra, upper >> extra);
+            if lower == upper {
+                thinning.keep_digit = lower.iter_u64_digits().next().unwrap_or(0);
                 break;
             }
         }
         thinning
     }
 
-    /// Bounds on 2^bits rate / (1 - e^(-2^-shift)).
+    /// Bounds on 2^bits rate / c.
     fn keep_bounds(&self, bits: u64) -> Bounds {
         let precision = bits + 2 * u64::from(self.shift) + 64;
-        let lambda = Dyadic { numerator: BigUint::from(1u8), fraction_bits: self.shift.into() };
+        let lambda = Dyadic { numerator: self.steps.into(), fraction_bits: self.shift.into() };
         let exponential = exp_neg(&lambda, precision);
         let one = BigUint::from(1u8) << precision;
         let numerator = BigUint::from(self.rate.ratio().numerator()) << (precision + bits);
@@ -115,25 +126,23 @@ impl Thinning {
 
     /// Units before the next candidate: g with probability (1 - c)^g c.
     #[inline]
-    fn gap(&self, random: &mut impl RandomBytes) -> u64 {
-        const PRECISION: u32 = FractionBits::MOST.precision();
-        let layout = const { Layout::new::<UnitExponential>(PRECISION) };
-        // floor(2^shift E) >= g iff E >= g 2^-shift, which has probability e^(-g 2^-shift) = (1 - c)^g.
-        draw::<UnitExponential, Certain>(UnitExponential::strips(), layout, random).magnitude
-            >> (PRECISION - self.shift)
+    fn gap(&self, strips: &Strips, random: &mut impl RandomBytes) -> u64 {
+        // floor(floor(2^shift E) / steps) >= g iff E >= g lambda, which has probability e^(-g lambda) = (1 - c)^g.
+        draw::<UnitExponential, Certain>(strips, self.layout, random).magnitude / self.steps
     }
 
-    /// Whether a candidate is kept: U < rate / c for a uniform U, one 64-bit digit at a time.
+    /// Whether a candidate is kept: U < rate / c for a uniform U, digit by digit.
     #[inline]
     fn keeps(&self, random: &mut impl RandomBytes) -> bool {
-        let word = random.word();
-        if word == self.keep_digit { self.settle_tie(word, random) } else { word < self.keep_digit }
+        let digit = random.take(KEEP_BYTES);
+        if digit == self.keep_digit { self.settle_tie(digit, random) } else { digit < self.keep_digit }
     }
 
     #[cold]
     fn settle_tie(&self, first: u64, random: &mut impl RandomBytes) -> bool {
-        let (mut uniform, mut bits) = (BigUint::from(first), 64);
+        let (mut uniform, mut bits) = (BigUint::from(first), u64::from(8 * KEEP_BYTES));
         loop {
+            // U is in [uniform, uniform + 1) / 2^bits.
             let Bounds { lower, upper } = self.keep_bounds(bits);
             if uniform < lower {
                 return true;
@@ -145,6 +154,17 @@ impl Thinning {
             bits += 64;
         }
     }
+}
+
+/// The fewest steps m below [`MOST_STEPS`] with c >= lambda - lambda^2 / 2 >= rate at lambda = m / 2^shift, if any.
+fn fewest_steps(rate: Probability, shift: u32) -> Option<u64> {
+    // rate <= m 2^-shift - m^2 2^-(2 shift + 1)  iff  numerator 2^(2 shift + 1) <= denominator m (2^(shift+1) - m)
+    let (numerator, denominator) = (rate.ratio().numerator(), rate.ratio().denominator().get());
+    let needed = BigUint::from(numerator) << (2 * shift + 1);
+    let double = 2u64 << shift;
+    // The right side grows with m up to 2^shift.
+    (1..MOST_STEPS.min(1 << shift))
+        .find(|&steps| BigUint::from(denominator) * steps * (double - steps) >= needed)
 }
 
 impl Stream {

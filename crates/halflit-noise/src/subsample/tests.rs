@@ -83,42 +83,51 @@ fn certain_rates_include_nobody_or_everybody() {
     assert!(sampler(1, 50).draw(0, &mut *random).is_empty());
 }
 
-/// The digits of rate / (1 - e^(-2^-shift)) computed a second way; a uniform number that agrees with them for one, two or
-/// three digits and then falls below (above) is kept (dropped).
+/// The digits of rate / c computed a second way; a uniform number that agrees with them for one, two or three digits and
+/// then falls below (above) is kept (dropped).
 #[test]
 fn thinning_refines_ties() {
     for (numerator, denominator) in [(1, 10), (1, 1000), (12_345, 67_890_123), (1, 1 << 50)] {
         let thinning = Thinning::new(Probability::new(numerator, denominator).unwrap());
-        let lambda = Dyadic { numerator: BigUint::from(1u8), fraction_bits: thinning.shift.into() };
-        let (lower, _) = reference::exp_neg(&lambda, 500);
-        let complement = (BigUint::from(1u8) << 500u32) - lower;
-        let keep = (BigUint::from(numerator) << 756u32) / (complement * denominator);
+        let lambda = Dyadic { numerator: thinning.steps.into(), fraction_bits: thinning.shift.into() };
+        let (lower, _) = reference::exp_neg(&lambda, 600);
+        let complement = (BigUint::from(1u8) << 600u32) - lower;
+        // 32 + 3 * 64 bits.
+        let keep = (BigUint::from(numerator) << 824u32) / (complement * denominator);
         let mut digits: Vec<u64> = keep.iter_u64_digits().collect();
         digits.resize(4, 0);
         digits.reverse();
         assert_eq!(thinning.keep_digit, digits[0], "{numerator}/{denominator}");
-        for agreeing in 0..3 {
+        for agreeing in 0..4 {
             for (last, verdict) in
                 [(digits[agreeing].checked_sub(1), true), (digits[agreeing].checked_add(1), false)]
             {
                 let Some(last) = last else { continue };
-                let mut words = digits[..agreeing].to_vec();
-                words.push(last);
-                let mut script = Scripted::words(&words);
-                assert_eq!(thinning.keeps(&mut script), verdict, "{numerator}/{denominator}: {words:x?}");
-                assert_eq!(script.taken, 8 * words.len());
+                let mut script = Vec::new();
+                for (place, digit) in digits[..agreeing].iter().chain([&last]).enumerate() {
+                    let bytes = if place == 0 { KEEP_BYTES as usize } else { 8 };
+                    script.extend(&digit.to_le_bytes()[..bytes]);
+                }
+                let length = script.len();
+                let mut script = Scripted::new(&script, 0);
+                assert_eq!(
+                    thinning.keeps(&mut script),
+                    verdict,
+                    "{numerator}/{denominator}: {agreeing} {last:x}"
+                );
+                assert_eq!(script.taken, length);
             }
         }
     }
 }
 
 #[test]
-fn candidates_are_frequent_enough_and_not_much_more() {
-    for denominator in [5, 17, 1000, 1 << 20, 1 << 40] {
+fn candidates_are_frequent_enough_and_hardly_more() {
+    for denominator in [4, 5, 17, 1000, 1 << 20, 1 << 36] {
         let thinning = Thinning::new(Probability::new(1, denominator).unwrap());
-        let candidate_rate = 1.0 - (-0.5f64.powi(thinning.shift as i32)).exp();
-        let keep = 1.0 / denominator as f64 / candidate_rate;
-        assert!(keep < 1.0 && keep > 0.39, "1/{denominator}: {keep}");
+        let lambda = thinning.steps as f64 * 0.5f64.powi(thinning.shift as i32);
+        let keep = 1.0 / denominator as f64 / -(-lambda).exp_m1();
+        assert!(keep < 1.0 && keep > 0.98, "1/{denominator}: {keep}");
     }
 }
 
