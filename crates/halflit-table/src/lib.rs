@@ -7,6 +7,7 @@ mod encoding;
 mod findings;
 mod read;
 mod sealed;
+mod skeleton;
 mod table;
 mod value;
 
@@ -21,4 +22,5 @@ pub use encoding::{
 pub use findings::{Fault, Finding, Findings, LISTED_FINDINGS};
 pub use read::{ReadAs, ReadOptions, TableError};
 pub use sealed::{Sealed, Unsealed};
+pub use skeleton::skeleton;
 pub use table::{Column, ColumnType, Table};

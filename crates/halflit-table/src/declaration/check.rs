@@ -6,7 +6,7 @@ use super::protect::{Protect, Selector, UnitKind, protect};
 use super::section::{At, Page, Section};
 use super::task::{TaskDraft, task};
 use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
-use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, DeclaredLoss, Role, Task, Visibility};
+use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Role, Task, Visibility};
 use halflit_privacy::{PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
 use std::ops::Range;
 use toml::de::DeTable;
@@ -90,59 +90,33 @@ fn check_label(page: &Page, task: &TaskDraft, drafts: &[Draft]) {
     let Some(draft) = drafts.iter().find(|draft| draft.name.value == label.value) else { return };
     let Some(domain) = &draft.domain else { return };
     let name = loss.value.name();
-    let key = format!("columns.{}", label.value);
-    let refuse = |page: &Page, why: String, fix: String| conflict(page, &domain.span, &key, why, &fix);
-    match (loss.value, &domain.value) {
-        (
-            DeclaredLoss::Logistic | DeclaredLoss::Hinge | DeclaredLoss::SmoothedHinge { .. },
-            ColumnDomain::Values(values),
-        ) => {
-            if values.len() != 2 {
-                let why =
-                    format!("the loss \"{name}\" separates two classes, but the label has {}", values.len());
-                refuse(page, why, "list exactly two values, or use the loss \"softmax\"".to_owned());
-            }
+    let (why, fix) = match (loss.value.predicts(), &domain.value) {
+        (_, ColumnDomain::Values(values)) if values.iter().any(String::is_empty) => (
+            "an empty label cannot be learned".to_owned(),
+            "remove \"\" from its values, and rows without a label",
+        ),
+        (Predicts::OneOfTwo, ColumnDomain::Values(values)) if values.len() != 2 => (
+            format!("the loss \"{name}\" separates two classes, but the label has {}", values.len()),
+            "list exactly two values, or use the loss \"softmax\"",
+        ),
+        (Predicts::OneOfMany, ColumnDomain::Values(values)) if values.len() < 3 => (
+            format!("the loss \"{name}\" is for three classes or more, but the label has {}", values.len()),
+            "use the loss \"logistic\", which needs half the weights",
+        ),
+        (Predicts::OneOfTwo | Predicts::OneOfMany, ColumnDomain::Bounds { .. }) => (
+            format!("the loss \"{name}\" predicts a class, but the label has bounds"),
+            "replace the bounds by `values = [...]`, or use a regression loss such as \"squared\"",
+        ),
+        (Predicts::Number | Predicts::Count, ColumnDomain::Values(_)) => (
+            format!("the loss \"{name}\" predicts a number, but the label has a list of values"),
+            "replace the values by `bounds = [lowest, highest]`, or use \"logistic\" or \"softmax\"",
+        ),
+        (Predicts::Count, ColumnDomain::Bounds { low, .. }) if *low < 0.0 => {
+            ("counts cannot be below 0".to_owned(), "set the lower bound to 0")
         }
-        (DeclaredLoss::Softmax, ColumnDomain::Values(values)) => {
-            if values.len() < 3 {
-                let why = format!(
-                    "the loss \"softmax\" is for three classes or more, but the label has {}",
-                    values.len()
-                );
-                refuse(page, why, "use the loss \"logistic\", which needs half the weights".to_owned());
-            }
-        }
-        (
-            DeclaredLoss::Logistic
-            | DeclaredLoss::Hinge
-            | DeclaredLoss::SmoothedHinge { .. }
-            | DeclaredLoss::Softmax,
-            ColumnDomain::Bounds { .. },
-        ) => {
-            let why = format!("the loss \"{name}\" predicts a class, but the label has bounds");
-            refuse(
-                page,
-                why,
-                "replace the bounds by `values = [...]`, or use a regression loss such as \"squared\""
-                    .to_owned(),
-            );
-        }
-        (_, ColumnDomain::Values(_)) => {
-            let why = format!("the loss \"{name}\" predicts a number, but the label has a list of values");
-            refuse(
-                page,
-                why,
-                "replace the values by `bounds = [lowest, highest]`, or use \"logistic\" or \"softmax\""
-                    .to_owned(),
-            );
-        }
-        (DeclaredLoss::Poisson { .. }, ColumnDomain::Bounds { low, .. }) => {
-            if *low < 0.0 {
-                refuse(page, "counts cannot be below 0".to_owned(), "set the lower bound to 0".to_owned());
-            }
-        }
-        (_, ColumnDomain::Bounds { .. }) => {}
-    }
+        _ => return,
+    };
+    conflict(page, &domain.span, &format!("columns.{}", label.value), why, fix);
 }
 
 /// If the selector column lists its values, the public ones must be among them.

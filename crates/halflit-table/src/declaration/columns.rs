@@ -118,24 +118,14 @@ fn values(page: &Page, section: &Section) -> Option<At<ColumnDomain>> {
     Some(At { value: ColumnDomain::Values(texts), span: values.span })
 }
 
-/// Refuses empty and repeated values; `1` and `1.0` are one value.
+/// Refuses repeated values; `1` and `1.0` are one value.
 pub(super) fn distinct_values(page: &Page, key: &str, values: Vec<At<String>>) -> Option<Vec<At<String>>> {
     let mut all_good = true;
     let mut seen: HashMap<String, String> = HashMap::new();
     for At { value, span } in &values {
-        if value.is_empty() {
+        if let Some(first) = seen.insert(comparable(value).into_owned(), value.clone()) {
             all_good = false;
-            not_allowed(
-                page,
-                span,
-                key,
-                "a text that is not empty",
-                "an empty cell is a missing one; remove it here and declare a `default` if cells may be missing",
-            );
-        } else if let Some(first) = seen.insert(comparable(value).into_owned(), value.clone()) {
-            all_good = false;
-            let refusal = Refusal::Repeated { key: key.to_owned(), value: value.clone(), first };
-            page.refuse(span, refusal);
+            page.refuse(span, Refusal::Repeated { key: key.to_owned(), value: page.written(span), first });
         }
     }
     all_good.then_some(values)

@@ -97,7 +97,31 @@ pub enum DeclaredLoss {
     },
 }
 
+/// What a loss is about.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Predicts {
+    OneOfTwo,
+    OneOfMany,
+    Number,
+    Count,
+}
+
 impl DeclaredLoss {
+    pub(crate) fn predicts(self) -> Predicts {
+        match self {
+            DeclaredLoss::Logistic | DeclaredLoss::Hinge | DeclaredLoss::SmoothedHinge { .. } => {
+                Predicts::OneOfTwo
+            }
+            DeclaredLoss::Softmax => Predicts::OneOfMany,
+            DeclaredLoss::Poisson { .. } => Predicts::Count,
+            DeclaredLoss::Squared
+            | DeclaredLoss::Huber { .. }
+            | DeclaredLoss::PseudoHuber { .. }
+            | DeclaredLoss::Absolute
+            | DeclaredLoss::Quantile { .. } => Predicts::Number,
+        }
+    }
+
     /// The name in the declaration.
     pub fn name(self) -> &'static str {
         match self {
@@ -170,7 +194,7 @@ pub enum ColumnDomain {
         /// The largest allowed number.
         high: f64,
     },
-    /// One of these texts, all different, at least one.
+    /// One of these texts, all different, at least one. The empty text stands for an empty cell.
     Values(Vec<String>),
 }
 

@@ -93,7 +93,7 @@ pub enum Refusal {
         advice: &'static str,
     },
     /// The same value twice in a list.
-    #[error("`{key}` lists {value} twice{}; list every value once", spelled(value, first))]
+    #[error("`{key}` lists {value} a second time (first as `{first}`); list every value once")]
     Repeated {
         /// The key of the list.
         key: String,
@@ -150,10 +150,6 @@ fn suggestion(nearest: &Option<String>, known: &[&str]) -> String {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("known keys: {}", known.join(", ")),
     }
-}
-
-fn spelled(value: &str, first: &str) -> String {
-    if value == first { String::new() } else { format!(" (as {first} and as {value})") }
 }
 
 /// The name as it must be written in a TOML header.

@@ -2,7 +2,7 @@
 
 use super::columns::distinct_values;
 use super::section::{At, Page, Section};
-use super::words::{conflict, keep, missing, one_of, whole_number};
+use super::words::{conflict, keep, missing, not_allowed, one_of, whole_number};
 use halflit_privacy::Change;
 
 pub(super) struct Protect {
@@ -114,6 +114,12 @@ fn selector(page: &Page, section: &Section) -> Option<Selector> {
             )
         });
     let values = one.or(several.map(|list| list.value))?;
-    let values = distinct_values(page, if section.has("in") { "in" } else { "equals" }, values)?;
+    let key = if section.has("in") { "in" } else { "equals" };
+    let values = distinct_values(page, key, values)?;
+    if let Some(empty) = values.iter().find(|value| value.value.is_empty()) {
+        let fix = "a row whose selector is empty is private; name a value instead";
+        not_allowed(page, &empty.span, key, "a text that is not empty", fix);
+        return None;
+    }
     Some(Selector { column: column?, values })
 }

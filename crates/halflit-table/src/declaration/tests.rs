@@ -277,7 +277,7 @@ fn refused_declarations() {
             "must be one of the values of column `consent`; did you mean \"yes\"?",
         ),
         (FULL, "in = [", "equals = \"yes\", in = [", "`in`: `equals` is there too"),
-        (FULL, "in = [\"yes\", \"licensed\"]", "in = [\"yes\", \"yes\"]", "`in` lists yes twice"),
+        (FULL, "in = [\"yes\", \"licensed\"]", "in = [\"yes\", \"yes\"]", "`in` lists \"yes\" a second time"),
         (
             FULL,
             "public_rows = { column = \"consent\", in = [\"yes\", \"licensed\"] }",
@@ -387,14 +387,21 @@ fn refused_declarations() {
             "values = []\n",
             "`values` is [], but must be a list of at least one value",
         ),
-        (SMALL, "bounds = [0, 1]\n", "values = [\"a\", \"b\", \"a\"]\n", "`values` lists a twice"),
+        (
+            SMALL,
+            "bounds = [0, 1]\n",
+            "values = [\"a\", \"b\", \"a\"]\n",
+            "`values` lists \"a\" a second time",
+        ),
         (
             SMALL,
             "bounds = [0, 1]\n",
             "values = [1, 2, \"1.0\"]\n",
-            "`values` lists 1.0 twice (as 1 and as 1.0)",
+            "`values` lists \"1.0\" a second time (first as `1`)",
         ),
-        (SMALL, "bounds = [0, 1]\n", "values = [\"a\", \" \"]\n", "an empty cell is a missing one"),
+        (SMALL, "bounds = [0, 1]\n", "values = [\"\", \" \"]\n", "`values` lists \" \" a second time"),
+        (FULL, "\"<=50K\", ", "\"\", ", "an empty label cannot be learned"),
+        (FULL, "in = [\"yes\", \"licensed\"]", "in = [\"\"]", "a row whose selector is empty is private"),
         (SMALL, "bounds = [0, 1]\n", "values = [\"a\", []]\n", "`values` is a list, but must be a text"),
         (
             SMALL,

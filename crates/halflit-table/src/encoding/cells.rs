@@ -17,6 +17,8 @@ pub(crate) enum DomainCells<'a> {
         codes: Cow<'a, [u32]>,
         /// [`MISSING`] for a text that is not declared.
         positions: Vec<u32>,
+        /// The position of the empty text, if empty cells are declared.
+        of_empty: Option<u32>,
     },
 }
 
@@ -35,21 +37,27 @@ impl<'a> DomainCells<'a> {
             (ColumnDomain::Values(values), ReadCells::Text(texts)) => DomainCells::Positions {
                 codes: Cow::Borrowed(&texts.codes),
                 positions: positions(values, &texts.distinct),
+                of_empty: of_empty(values),
             },
             (ColumnDomain::Values(values), ReadCells::Numbers(numbers)) => {
                 let texts = number_texts(&numbers.values);
                 let positions = positions(values, &texts.distinct);
-                DomainCells::Positions { codes: Cow::Owned(texts.codes), positions }
+                DomainCells::Positions {
+                    codes: Cow::Owned(texts.codes),
+                    positions,
+                    of_empty: of_empty(values),
+                }
             }
         }
     }
 
-    /// The position of a row's text among the declared values; none if it is missing or unknown.
+    /// The position of a row's text among the declared values; none if it is not among them.
     pub(crate) fn position(&self, row: usize) -> Option<u32> {
         match self {
             DomainCells::Numbers(_) => None,
-            DomainCells::Positions { codes, positions } => {
-                positions.get(codes[row] as usize).copied().filter(|&position| position != MISSING)
+            DomainCells::Positions { codes, of_empty, .. } if codes[row] == MISSING => *of_empty,
+            DomainCells::Positions { codes, positions, .. } => {
+                Some(positions[codes[row] as usize]).filter(|&position| position != MISSING)
             }
         }
     }
@@ -67,6 +75,11 @@ impl<'a> DomainCells<'a> {
 fn positions(values: &[String], distinct: &[Box<str>]) -> Vec<u32> {
     let position_of: HashMap<Cow<str>, u32> = values.iter().map(|value| comparable(value)).zip(0..).collect();
     distinct.iter().map(|text| position_of.get(&comparable(text)).copied().unwrap_or(MISSING)).collect()
+}
+
+/// The position of the empty text, which stands for an empty cell.
+fn of_empty(values: &[String]) -> Option<u32> {
+    values.iter().zip(0..).find(|(value, _)| value.is_empty()).map(|(_, position)| position)
 }
 
 /// Numbers as the texts they have in a file.

@@ -178,12 +178,14 @@ impl Encoding {
         self.intercept.then(|| self.width - 1)
     }
 
-    /// The name of every coordinate: `age`, `workclass=Private`, `intercept`.
+    /// The name of every coordinate: `age`, `workclass=Private`, `workclass=(empty)`, `intercept`.
     pub fn coordinate_names(&self) -> Vec<String> {
         let of_column = |column: &EncodedColumn| match &column.domain {
             ColumnDomain::Bounds { .. } => vec![column.name.clone()],
             ColumnDomain::Values(values) => {
-                values.iter().map(|value| format!("{}={value}", column.name)).collect()
+                let shown =
+                    |value: &String| if value.is_empty() { "(empty)".to_owned() } else { value.clone() };
+                values.iter().map(|value| format!("{}={}", column.name, shown(value))).collect()
             }
         };
         let intercept = self.intercept.then(|| "intercept".to_owned());

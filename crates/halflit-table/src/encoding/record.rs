@@ -34,8 +34,8 @@ pub enum EncodingError {
         /// The upper bound.
         high: f64,
     },
-    /// An empty list of values, an empty value or one listed twice.
-    #[error("column `{column}`: the values must be at least one, not empty and distinct")]
+    /// An empty list of values, or one listed twice.
+    #[error("column `{column}`: the values must be at least one, and distinct")]
     Values {
         /// The column.
         column: String,
@@ -177,7 +177,7 @@ fn check_domain(column: &str, domain: &ColumnDomain, default: Option<&str>) -> R
         }
         ColumnDomain::Values(values) => {
             let distinct: HashSet<_> = values.iter().map(|value| comparable(value)).collect();
-            if values.is_empty() || distinct.len() != values.len() || distinct.contains("") {
+            if values.is_empty() || distinct.len() != values.len() {
                 return Err(EncodingError::Values { column: column() });
             }
             default.is_none_or(|default| distinct.contains(&comparable(default)))

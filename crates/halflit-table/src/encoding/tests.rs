@@ -149,6 +149,22 @@ fn without_a_default_a_category_is_nothing_and_a_label_is_refused() {
 }
 
 #[test]
+fn an_empty_cell_can_be_a_value() {
+    let columns = "[columns.job]\nvalues = [\"a\", \"\"]\n[columns.y]\nbounds = [0, 1]\n";
+    let encoding = encoding("label = \"y\"\nloss = \"squared\"\nintercept = false", columns);
+    assert_eq!(encoding.coordinate_names(), ["job=a", "job=(empty)"]);
+    let y = || numbers(&[0.0, 1.0]);
+    for jobs in [texts(&["", "a"]), texts(&[" ", "a"])] {
+        let table = table(vec![("job", jobs), ("y", y())]);
+        let rows = encoding.encode_features(&table, OutOfDomain::Refuse).unwrap();
+        assert_eq!(all_rows(&rows), [[0, ONE], [ONE, 0]]);
+    }
+    let none_read = table(vec![("job", numbers(&[f64::NAN, f64::NAN])), ("y", y())]);
+    let rows = encoding.encode_features(&none_read, OutOfDomain::Refuse).unwrap();
+    assert_eq!(all_rows(&rows), [[0, ONE], [0, ONE]]);
+}
+
+#[test]
 fn the_type_in_the_file_does_not_matter() {
     let columns =
         "[columns.code]\nvalues = [1, 2]\n[columns.size]\nbounds = [0, 8]\n[columns.y]\nbounds = [0, 1]\n";
@@ -216,7 +232,7 @@ fn tampered_encodings_are_refused() {
         ("/columns/0/domain", serde_json::json!({"values": []})),
         ("/columns/1/domain/values", serde_json::json!(["a", "a"])),
         ("/columns/1/domain/values", serde_json::json!(["1", "1.0"])),
-        ("/columns/1/domain/values", serde_json::json!([""])),
+        ("/columns/1/domain/values", serde_json::json!(["", ""])),
         ("/columns/1/default", serde_json::json!("baker")),
         ("/columns/0/default", serde_json::json!("200")),
         ("/columns/0/sensitive", serde_json::json!("perhaps")),
