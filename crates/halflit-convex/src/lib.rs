@@ -6,11 +6,13 @@
 
 mod double;
 pub mod kernel;
+pub mod loss;
 mod math;
 mod rows;
 #[cfg(test)]
 mod testing;
 
+pub use loss::{LabelDomain, Loss, LossError, LossSpec};
 pub use rows::{
     DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,
 };

@@ -138,6 +138,11 @@ pub trait Rule: Sync {
         1
     }
 
+    /// Refuses to run on `rows` rows when the rule's own columns have another length. Called once per pass.
+    fn check(&self, _rows: usize) -> Result<(), KernelError> {
+        Ok(())
+    }
+
     /// Fills the coefficients of a block. Both slices are output-major: entry `output * block.len() + position`.
     ///
     /// Mark the implementation `#[inline(always)]`: it is then compiled for the vectors of the processor.

@@ -166,6 +166,7 @@ impl<'a, R: Rule> Pass<'a, R> {
             let (rows_width, rule_outputs) = (rows.width(), rule.outputs());
             return Err(KernelError::Shape { width, outputs, rows_width, rule_outputs });
         }
+        rule.check(rows.len())?;
         let by_column = match rows {
             Rows::Dense(_) => Vec::new(),
             Rows::Sparse(_) => (0..width)
