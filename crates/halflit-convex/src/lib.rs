@@ -4,6 +4,7 @@
 //! released is a sum of integers and the bound on one unit's share of it is a fact about integers.
 #![deny(unsafe_code)]
 
+pub mod domain;
 mod double;
 pub mod kernel;
 pub mod loss;
@@ -12,6 +13,7 @@ mod rows;
 #[cfg(test)]
 mod testing;
 
+pub use domain::{Ball, Domain, DomainError};
 pub use loss::{LabelDomain, Loss, LossError, LossSpec};
 pub use rows::{
     DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,
