@@ -14,7 +14,7 @@ mod rows;
 mod testing;
 
 pub use domain::{Ball, Domain, DomainError};
-pub use loss::{LabelDomain, Loss, LossError, LossSpec};
+pub use loss::{Interval, LabelDomain, Loss, LossError, LossSpec};
 pub use rows::{
     DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,
 };

@@ -7,7 +7,8 @@ mod dense;
 mod sparse;
 
 pub use dense::DenseRows;
-pub(crate) use dense::TAIL;
+#[cfg(test)]
+use dense::TAIL;
 pub use sparse::{SparseRow, SparseRows};
 
 /// Fractional bits of the feature lattice: a stored integer q means the real feature q * 2^-14.
