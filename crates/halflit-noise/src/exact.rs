@@ -16,25 +16,41 @@ pub(crate) struct Bounds {
     pub(crate) upper: BigUint,
 }
 
-/// Bounds on `e^-q * 2^precision`.
+/// Bounds on `e^-q * 2^precision`, a few units apart at most.
+pub(crate) fn exp_neg(q: &Dyadic, precision: u64) -> Bounds {
+    // Each squaring about doubles the relative error: `halvings` bits are lost, and 32 more keep the result tight.
+    let excess = halvings(q) + 32;
+    let Bounds { lower, upper } = exp_neg_without_spare_digits(q, precision + excess);
+    Bounds { lower: lower >> excess, upper: shift_right_up(upper, excess) }
+}
+
+/// How often q is halved to come below 2^-8.
+fn halvings(q: &Dyadic) -> u64 {
+    q.numerator.bits().saturating_sub(q.fraction_bits) + 8
+}
+
+/// Bounds on `e^-q * 2^working`, valid but loose by the rounding of every step.
 ///
 /// With r = q / 2^h below 2^-8 the Taylor series of e^-r alternates and its terms decrease, so partial sums that end in
 /// a negative (positive) term are lower (upper) bounds; then h squarings. Each step rounds outward.
-pub(crate) fn exp_neg(q: &Dyadic, precision: u64) -> Bounds {
-    let halvings = q.numerator.bits().saturating_sub(q.fraction_bits) + 8;
-    // Each squaring about doubles the relative error: `halvings` bits are lost, and 32 more keep the result tight.
-    let working = precision + halvings + 32;
+fn exp_neg_without_spare_digits(q: &Dyadic, working: u64) -> Bounds {
+    let halvings = halvings(q);
     let r = rescale(q, halvings, working);
     // 2^-8m < 2^-working at m = working / 8 + 1; the parity of the last term decides the side.
     let last_term = 2 * (working / 16 + 1);
-    let mut lower = alternating_series(&r.upper, working, last_term + 1);
-    let mut upper = alternating_series(&r.lower, working, last_term);
-    for _ in 0..halvings {
-        lower = (&lower * &lower) >> working;
-        upper = shift_right_up(&upper * &upper, working);
+    let exponential = Bounds {
+        lower: alternating_series(&r.upper, working, last_term + 1),
+        upper: alternating_series(&r.lower, working, last_term),
+    };
+    (0..halvings).fold(exponential, |bounds, _| square(&bounds, working))
+}
+
+/// Bounds on the square of a number, in the same units of `2^-working`.
+fn square(bounds: &Bounds, working: u64) -> Bounds {
+    Bounds {
+        lower: (&bounds.lower * &bounds.lower) >> working,
+        upper: shift_right_up(&bounds.upper * &bounds.upper, working),
     }
-    let excess = working - precision;
-    Bounds { lower: lower >> excess, upper: shift_right_up(upper, excess) }
 }
 
 /// Bounds on `q / 2^halvings` in units of `2^-working`.
@@ -115,6 +131,21 @@ mod tests {
             let sum = exp_neg(&dyadic(a + b, 36), precision);
             prop_assert!((&left.lower * &right.lower) >> precision <= sum.upper);
             prop_assert!(shift_right_up(&left.upper * &right.upper, precision) >= sum.lower);
+        }
+
+        /// With no spare digits every rounding shows: one in the wrong direction would let the truth escape.
+        #[test]
+        fn every_rounding_is_outward(a in prop_oneof![0u64..1 << 42, 1u64..1 << 10], working in 12u64..80) {
+            let (loose, fine) = (exp_neg_without_spare_digits(&dyadic(a, 40), working), exp_neg(&dyadic(a, 40), working + 64));
+            prop_assert!(loose.lower << 64u32 <= fine.lower);
+            prop_assert!(loose.upper << 64u32 >= fine.upper);
+        }
+
+        #[test]
+        fn squares_round_outward(lower in any::<u64>(), upper in any::<u64>(), working in 1u64..64) {
+            let squared = square(&Bounds { lower: lower.into(), upper: upper.into() }, working);
+            prop_assert!(squared.lower << working <= BigUint::from(lower).pow(2));
+            prop_assert!(squared.upper << working >= BigUint::from(upper).pow(2));
         }
 
         #[test]

@@ -38,10 +38,6 @@ pub use lattice::{
     LatticeError, Norm, RealLattice, RealRequest, SumLattice, SumRequest, clip, coefficient_limit,
 };
 pub use rational::{Probability, Rational};
-pub use rounded::Law;
+pub use rounded::{FractionBits, Law};
 pub use source::{NoiseSource, Stream};
 pub use subsample::PoissonSampler;
-
-/// How many binary digits after the point a rounded draw keeps: the lattice unit is 2^-bits of the noise scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FractionBits(u32);

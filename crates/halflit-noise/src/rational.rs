@@ -205,8 +205,8 @@ mod tests {
             let numerator = ((u128::from(share) * u128::from(denominator)) >> 64) as u64;
             let probability = Probability::new(numerator, denominator).unwrap();
             let up = probability.to_f64_rounded_up();
-            // The first double below two steps down must be below the ratio: the bound is tight to three steps.
             prop_assert!(up <= 1.0);
+            // Up, and by at most three steps: four steps down are below the ratio.
             if numerator > 0 {
                 prop_assert!(probability.is_at_most(up));
                 prop_assert!(!probability.is_at_most(up.next_down().next_down().next_down().next_down()));

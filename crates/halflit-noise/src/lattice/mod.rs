@@ -69,17 +69,45 @@ pub enum LatticeError {
         /// What came out.
         value: f64,
     },
-    /// Even the coarsest lattice does not fit.
-    #[error("no lattice fits: {limit} fails even at {bits} fraction bits with radius {radius}; {remedy}")]
-    NoRoom {
-        /// The condition that fails.
-        limit: &'static str,
-        /// The fraction bits tried last.
-        bits: u32,
-        /// The integer radius at those bits.
+    /// A sum could overflow even on the coarsest lattice.
+    #[error(
+        "units * headroom * radius must stay below 2^62 and the radius at most {radius_cap}, but even the coarsest \
+         lattice gives {units} * {headroom} * {radius}; use fewer units, more noise or a larger cap"
+    )]
+    SumTooLarge {
+        /// The number of units in the sum.
+        units: u64,
+        /// How many times over the sum must fit.
+        headroom: u64,
+        /// The integer radius on the coarsest lattice.
         radius: u64,
-        /// What to change.
-        remedy: &'static str,
+        /// The largest radius wanted.
+        radius_cap: u64,
+    },
+    /// The noise is so large that a contribution rounds to nothing.
+    #[error("a noise multiplier of {noise_multiplier} is above 2^44 and leaves no signal; use less noise")]
+    NoSignal {
+        /// The noise multiplier asked for.
+        noise_multiplier: f64,
+    },
+    /// Values span too many units even on the coarsest lattice.
+    #[error(
+        "a value bound of {value_bound} is {units:e} units of the coarsest lattice, at most 2^61 fit; \
+         lower the bound, or rescale the values"
+    )]
+    ValueBound {
+        /// The bound asked for.
+        value_bound: f64,
+        /// How many lattice units that is.
+        units: f64,
+    },
+    /// Rounding so many coordinates costs too much sensitivity even on the finest lattice.
+    #[error(
+        "rounding {dimension} coordinates would take more than 2^-10 of the noise; release fewer at once"
+    )]
+    Dimension {
+        /// The number of coordinates.
+        dimension: usize,
     },
     /// The finest lattice that fits quantizes too coarsely.
     #[error(

@@ -36,7 +36,7 @@ pub struct RealLattice {
 impl RealLattice {
     /// The finest lattice, at most 44 fraction bits, on which values stay below 2^61 units.
     ///
-    /// Refuses when the rounding term would be more than 2^-10 of the sensitivity that is priced.
+    /// Refuses when the rounding term would be more than 2^-10 of the noise or of the sensitivity that is priced.
     pub fn plan(request: &RealRequest) -> Result<Self, LatticeError> {
         let sensitivity = positive("the sensitivity", request.sensitivity)?;
         let multiplier = positive("the noise multiplier", request.noise_multiplier)?;
@@ -49,17 +49,17 @@ impl RealLattice {
             // Six roundings here and in `priced_multiplier` move the quotient by less than 2^-48 of it.
             multiplier * sensitivity / (bits.scale() - rounding) * (1.0 + 2f64.powi(-48))
         };
-        let fine_enough = |bits: FractionBits| rounding <= bits.scale() / FINENESS;
-        let in_bounds = |bits: FractionBits| value_bound / unit_at(bits) < VALUE_RANGE;
-        let Some(bits) = FractionBits::finest_first().find(|&bits| fine_enough(bits) && in_bounds(bits))
-        else {
-            let is_tall = !fine_enough(FractionBits::MOST);
-            return Err(LatticeError::NoRoom {
-                limit: if is_tall { "rounding < 2^-10 of the noise" } else { "value bound < 2^61 units" },
-                bits: if is_tall { FractionBits::MOST } else { FractionBits::LEAST }.get(),
-                radius: 0,
-                remedy: "lower the value bound, the dimension or the noise multiplier",
-            });
+        // 2^10 below the noise and below the sensitivity that is priced.
+        let fine_enough = |bits: FractionBits| {
+            rounding <= bits.scale() / FINENESS && rounding_term(request) <= bits.scale() / FINENESS
+        };
+        let lattices: Vec<FractionBits> =
+            FractionBits::finest_first().take_while(|&b| fine_enough(b)).collect();
+        let Some(&coarsest) = lattices.last() else {
+            return Err(LatticeError::Dimension { dimension: request.dimension });
+        };
+        let Some(&bits) = lattices.iter().find(|&&bits| value_bound / unit_at(bits) < VALUE_RANGE) else {
+            return Err(LatticeError::ValueBound { value_bound, units: value_bound / unit_at(coarsest) });
         };
         let unit = in_range("the lattice unit", unit_at(bits))?;
         in_range("the noise scale", unit * bits.scale())?;
@@ -251,8 +251,8 @@ mod tests {
             }
         }
         let wide = RealRequest { value_bound: 1e30, ..request(Norm::L2, 2) };
-        assert!(matches!(RealLattice::plan(&wide), Err(LatticeError::NoRoom { .. })));
+        assert!(matches!(RealLattice::plan(&wide), Err(LatticeError::ValueBound { .. })));
         let tall = RealRequest { dimension: usize::MAX, ..request(Norm::L1, 2) };
-        assert!(matches!(RealLattice::plan(&tall), Err(LatticeError::NoRoom { .. })));
+        assert!(matches!(RealLattice::plan(&tall), Err(LatticeError::Dimension { .. })));
     }
 }

@@ -72,20 +72,11 @@ impl SumLattice {
         };
         let mut lattices = FractionBits::finest_first().map(|bits| (bits, integer_radius(multiplier, bits)));
         let Some((bits, radius)) = lattices.find(|&(_, radius)| fits(radius)) else {
-            return Err(LatticeError::NoRoom {
-                limit: "units * headroom * radius < 2^62 and radius <= cap",
-                bits: FractionBits::LEAST.get(),
-                radius: integer_radius(multiplier, FractionBits::LEAST),
-                remedy: "use fewer units, more noise or a larger radius cap",
-            });
+            let radius = integer_radius(multiplier, FractionBits::LEAST);
+            return Err(LatticeError::SumTooLarge { units, headroom, radius, radius_cap });
         };
         if radius == 0 {
-            return Err(LatticeError::NoRoom {
-                limit: "radius >= 1",
-                bits: bits.get(),
-                radius,
-                remedy: "a noise multiplier above 2^44 leaves no signal; use less noise",
-            });
+            return Err(LatticeError::NoSignal { noise_multiplier: multiplier });
         }
         let needed = needed_bits(request.contribution_step.max(1), units);
         if bits.get() < needed {
@@ -162,7 +153,7 @@ fn ratio_rounded_down(bits: FractionBits, radius: u64) -> f64 {
     (bits.scale() / (radius as f64).next_up()).next_down()
 }
 
-/// The fewest bits k with step <= 2^(k-10) and step^2 units / 12 <= 4^(k-10).
+/// The fewest bits k with step <= 2^(k-10) and step^2 units / 12 < 4^(k-10).
 fn needed_bits(step: u64, units: u64) -> u32 {
     let fine_enough = |&bits: &u32| {
         let finest = 1u128 << (bits - FINENESS_BITS);
@@ -225,7 +216,10 @@ mod tests {
                     prop_assert!((noise_scale - 1.0).abs() < 1e-15 * 4.0);
                 }
                 Err(LatticeError::TooCoarse { bits, needed, .. }) => prop_assert!(bits < needed),
-                Err(LatticeError::NoRoom { .. }) => {}
+                Err(LatticeError::SumTooLarge { radius, .. }) => {
+                    let sum = u128::from(units) * u128::from(headroom) * u128::from(radius);
+                    prop_assert!(radius > radius_cap || sum >= 1 << 62);
+                }
                 Err(other) => prop_assert!(false, "{other}"),
             }
         }
@@ -249,14 +243,14 @@ mod tests {
             assert!(matches!(refused(SumRequest::l2(bad, 1.0, 1)), LatticeError::NotPositive { .. }));
             assert!(matches!(refused(SumRequest::l1(1.0, bad, 1)), LatticeError::NotPositive { .. }));
         }
-        assert!(matches!(refused(SumRequest::l2(1.0, 1e-6, u64::MAX)), LatticeError::NoRoom { .. }));
-        assert!(matches!(refused(SumRequest::l2(1.0, 1e300, 1)), LatticeError::NoRoom { radius: 0, .. }));
+        assert!(matches!(refused(SumRequest::l2(1.0, 1e-6, u64::MAX)), LatticeError::SumTooLarge { .. }));
+        assert!(matches!(refused(SumRequest::l2(1.0, 1e300, 1)), LatticeError::NoSignal { .. }));
         assert!(matches!(refused(SumRequest::l2(1e-320, 1.0, 1)), LatticeError::OutOfRange { .. }));
         assert!(matches!(refused(SumRequest::l2(1e300, 1e10, 1)), LatticeError::OutOfRange { .. }));
         let coarse = SumRequest { contribution_step: 1 << 40, ..SumRequest::l2(1.0, 1.0, 1) };
         assert!(matches!(refused(coarse), LatticeError::TooCoarse { bits: 44, needed: 50, .. }));
         let capped = SumRequest { radius_cap: 1000, ..SumRequest::l2(1.0, 1.0, 1) };
-        assert!(matches!(refused(capped), LatticeError::NoRoom { .. }));
+        assert!(matches!(refused(capped), LatticeError::SumTooLarge { radius: 65_536, .. }));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Continuous laws rounded to the lattice once: the noise of every release.
 
+use crate::NoiseError;
 use crate::keystream::RandomBytes;
 use crate::source::{Stream, Threads};
 use crate::strips::{Certain, Draw, HalfNormal, UnitExponential, fill};
-use crate::{FractionBits, NoiseError};
 
 /// A continuous law at scale one, from which integers are drawn as `round(2^bits * Z)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,10 @@ pub enum Law {
     /// Standard exponential: density e^-z on z >= 0.
     Exponential,
 }
+
+/// How many binary digits after the point a rounded draw keeps: the lattice unit is 2^-bits of the noise scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FractionBits(u32);
 
 impl FractionBits {
     /// The fewest fraction bits: the lattice is 2^-16 of the noise scale.
