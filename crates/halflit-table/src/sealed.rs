@@ -23,6 +23,7 @@ use std::fmt;
 /// let token = Unsealed::charge_was_recorded();
 /// let rows = encoded.private_rows().open(&token);
 /// assert_eq!(rows.len(), 2);
+/// assert_eq!(format!("{:?}", encoded.private_rows()), "Sealed");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -45,7 +46,7 @@ use std::fmt;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Nor by naming the field, by making a token by hand, by dereferencing, or by printing:
+/// Nor by naming the field, by making a token by hand, or by dereferencing:
 ///
 /// ```compile_fail,E0616
 /// fn peek(sealed: &halflit_table::Sealed<Vec<f64>>) -> &Vec<f64> {
@@ -60,12 +61,6 @@ use std::fmt;
 /// ```compile_fail,E0614
 /// fn peek(sealed: &halflit_table::Sealed<f64>) -> f64 {
 ///     **sealed
-/// }
-/// ```
-///
-/// ```
-/// fn print(sealed: &halflit_table::Sealed<Vec<f64>>) -> String {
-///     format!("{sealed:?}") // "Sealed"
 /// }
 /// ```
 pub struct Sealed<T> {

@@ -7,6 +7,7 @@ use super::section::{At, Page, Section};
 use super::task::{TaskDraft, task};
 use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
 use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Role, Task, Visibility};
+use halflit_convex::Loss;
 use halflit_privacy::{PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
 use std::ops::Range;
 use toml::de::DeTable;
@@ -50,7 +51,7 @@ fn check(page: &Page, file: &str, root: &Section) -> Option<Declaration> {
     };
     let columns = columns::check(page, &drafts, &parts);
     check_selector_values(page, protect.selector.as_ref(), &drafts);
-    check_label(page, &task, &drafts);
+    let loss = loss_on_label(page, &task, &drafts);
     let relation = relation(page, &protect, &columns, &columns_section.span);
     Some(Declaration {
         file: file.to_owned(),
@@ -66,6 +67,7 @@ fn check(page: &Page, file: &str, root: &Section) -> Option<Declaration> {
             row_norm: task.row_norm,
             intercept: task.intercept,
         },
+        loss: loss?,
         columns,
     })
 }
@@ -84,11 +86,11 @@ fn budget(page: &Page, section: &Section) -> Option<Budget> {
     Some(Budget { epsilon: epsilon?, delta: delta?.value })
 }
 
-/// The label's domain must be what the loss is about.
-fn check_label(page: &Page, task: &TaskDraft, drafts: &[Draft]) {
-    let (Some(label), Some(loss)) = (&task.label, &task.loss) else { return };
-    let Some(draft) = drafts.iter().find(|draft| draft.name.value == label.value) else { return };
-    let Some(domain) = &draft.domain else { return };
+/// The loss, if the label's domain is what it is about.
+fn loss_on_label(page: &Page, task: &TaskDraft, drafts: &[Draft]) -> Option<Loss> {
+    let (Some(label), Some(loss)) = (&task.label, &task.loss) else { return None };
+    let draft = drafts.iter().find(|draft| draft.name.value == label.value)?;
+    let domain = draft.domain.as_ref()?;
     let name = loss.value.name();
     let (why, fix) = match (loss.value.predicts(), &domain.value) {
         (_, ColumnDomain::Values(values)) if values.iter().any(String::is_empty) => (
@@ -114,9 +116,15 @@ fn check_label(page: &Page, task: &TaskDraft, drafts: &[Draft]) {
         (Predicts::Count, ColumnDomain::Bounds { low, .. }) if *low < 0.0 => {
             ("counts cannot be below 0".to_owned(), "set the lower bound to 0")
         }
-        _ => return,
+        (_, domain) => {
+            let encoded = loss.value.on_encoded_labels(domain);
+            let fix =
+                "lengths are relative to half the width of the label's bounds; change them or the bounds";
+            return encoded.map_err(|error| conflict(page, &loss.span, "loss", error.to_string(), fix)).ok();
+        }
     };
     conflict(page, &domain.span, &format!("columns.{}", label.value), why, fix);
+    None
 }
 
 /// If the selector column lists its values, the public ones must be among them.

@@ -5,17 +5,21 @@
 
 mod check;
 mod columns;
+mod loss;
 mod problem;
 mod protect;
 mod section;
 mod task;
 mod words;
 
+pub use loss::DeclaredLoss;
+pub(crate) use loss::Predicts;
 pub use problem::{DeclarationError, Problem, Refusal};
 pub(crate) use problem::{quoted_key, quoted_text};
 pub(crate) use section::{PLACEHOLDER, nearest};
 
 use crate::read::{ReadAs, ReadOptions};
+use halflit_convex::Loss;
 use halflit_privacy::Relation;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +32,7 @@ pub struct Declaration {
     declared_units: Option<u64>,
     rows_per_user: Option<u64>,
     task: Task,
+    loss: Loss,
     columns: Vec<DeclaredColumn>,
 }
 
@@ -45,7 +50,7 @@ pub struct Budget {
 pub struct Task {
     /// The column to predict.
     pub label: String,
-    /// How errors are measured.
+    /// How errors are measured, as declared; see [`Declaration::loss`] for the loss on encoded labels.
     pub loss: DeclaredLoss,
     /// The strength of the l2 penalty.
     pub regularization: Regularization,
@@ -55,88 +60,6 @@ pub struct Task {
     pub row_norm: Option<f64>,
     /// Whether a constant coordinate is added to every row.
     pub intercept: bool,
-}
-
-/// A loss with its parameters as declared, in units of the file.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DeclaredLoss {
-    /// Two classes.
-    Logistic,
-    /// Three classes or more.
-    Softmax,
-    /// Two classes, margin loss.
-    Hinge,
-    /// Two classes, margin loss with a rounded corner.
-    SmoothedHinge {
-        /// Width of the rounded corner, in units of the score.
-        smoothing: f64,
-    },
-    /// Regression.
-    Squared,
-    /// Regression that limits the influence of outliers.
-    Huber {
-        /// Residuals beyond it count linearly; in units of the label.
-        threshold: f64,
-    },
-    /// A smooth relative of Huber.
-    PseudoHuber {
-        /// Residuals well beyond it count linearly; in units of the label.
-        threshold: f64,
-    },
-    /// Median regression.
-    Absolute,
-    /// Quantile regression.
-    Quantile {
-        /// The quantile, strictly between 0 and 1.
-        quantile: f64,
-    },
-    /// Counts.
-    Poisson {
-        /// Scores are kept in [-max_abs_score, max_abs_score].
-        max_abs_score: f64,
-    },
-}
-
-/// What a loss is about.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Predicts {
-    OneOfTwo,
-    OneOfMany,
-    Number,
-    Count,
-}
-
-impl DeclaredLoss {
-    pub(crate) fn predicts(self) -> Predicts {
-        match self {
-            DeclaredLoss::Logistic | DeclaredLoss::Hinge | DeclaredLoss::SmoothedHinge { .. } => {
-                Predicts::OneOfTwo
-            }
-            DeclaredLoss::Softmax => Predicts::OneOfMany,
-            DeclaredLoss::Poisson { .. } => Predicts::Count,
-            DeclaredLoss::Squared
-            | DeclaredLoss::Huber { .. }
-            | DeclaredLoss::PseudoHuber { .. }
-            | DeclaredLoss::Absolute
-            | DeclaredLoss::Quantile { .. } => Predicts::Number,
-        }
-    }
-
-    /// The name in the declaration.
-    pub fn name(self) -> &'static str {
-        match self {
-            DeclaredLoss::Logistic => "logistic",
-            DeclaredLoss::Softmax => "softmax",
-            DeclaredLoss::Hinge => "hinge",
-            DeclaredLoss::SmoothedHinge { .. } => "smoothed-hinge",
-            DeclaredLoss::Squared => "squared",
-            DeclaredLoss::Huber { .. } => "huber",
-            DeclaredLoss::PseudoHuber { .. } => "pseudo-huber",
-            DeclaredLoss::Absolute => "absolute",
-            DeclaredLoss::Quantile { .. } => "quantile",
-            DeclaredLoss::Poisson { .. } => "poisson",
-        }
-    }
 }
 
 /// The strength of the l2 penalty.
@@ -237,6 +160,11 @@ impl Declaration {
     /// What is to be learned.
     pub fn task(&self) -> &Task {
         &self.task
+    }
+
+    /// The loss on encoded labels: regression labels in [-1, 1] and thresholds in the same units.
+    pub fn loss(&self) -> Loss {
+        self.loss
     }
 
     /// All declared columns, in the order of the file.

@@ -213,7 +213,7 @@ impl fmt::Display for DeclarationError {
                 .map(|character| if character == '\t' { '\t' } else { ' ' })
                 .collect();
             let carets = "^".repeat(*caret_width);
-            write!(formatter, "{}:{line}:{column}: {refusal}\n", self.file)?;
+            writeln!(formatter, "{}:{line}:{column}: {refusal}", self.file)?;
             write!(formatter, " {margin} |\n {line} | {line_text}\n {margin} | {indent}{carets}")?;
         }
         Ok(())

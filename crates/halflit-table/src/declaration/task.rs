@@ -119,8 +119,8 @@ fn loss(page: &Page, section: &Section) -> Option<At<DeclaredLoss>> {
     let threshold = section.number(page, "huber_threshold", A_NUMBER);
     let threshold = above_zero(page, "huber_threshold", threshold, "it is in units of the label");
     let smoothing = section.number(page, "smoothing", A_NUMBER).and_then(|smoothing| {
-        let inside = smoothing.value > 0.0 && smoothing.value <= 2.0;
-        keep(page, inside, "smoothing", smoothing, "a number above 0 and at most 2", "1.0 is a common choice")
+        let inside = (1e-6..=1e6).contains(&smoothing.value);
+        keep(page, inside, "smoothing", smoothing, "a number from 1e-6 to 1e6", "1.0 is a common choice")
     });
     let max_abs_score = section.number(page, "max_abs_score", A_NUMBER).and_then(|score| {
         let inside = score.value > 0.0 && score.value <= LARGEST_SCORE;

@@ -309,6 +309,7 @@ fn refused_declarations() {
         (SMALL, "loss = \"squared\"", "loss = \"huber\"\nhuber_threshold = 0", "`huber_threshold` is 0"),
         (SMALL, "loss = \"squared\"", "loss = \"poisson\"", "[task] needs `max_abs_score`"),
         (SMALL, "loss = \"squared\"", "loss = \"poisson\"\nmax_abs_score = 31", "`max_abs_score` is 31"),
+        (SMALL, "loss = \"squared\"", "loss = \"huber\"\nhuber_threshold = 1e300", "huber: threshold is 2"),
         (SMALL, "loss = \"squared\"", "loss = \"logistic\"", "predicts a class, but the label has bounds"),
         (SMALL, "loss = \"squared\"", "loss = \"softmax\"", "predicts a class, but the label has bounds"),
         (

@@ -2,7 +2,7 @@
 
 use super::split::Split;
 use super::{Declared, PublicFacts};
-use crate::encoding::{EncodeError, Encoding, Labels, OutOfDomain};
+use crate::encoding::{EncodeError, Encoding, OutOfDomain};
 use crate::sealed::Sealed;
 use crate::table::Table;
 use halflit_convex::{DenseRows, Rows, RowsError, SparseRows};
@@ -17,9 +17,9 @@ pub struct EncodedTable {
     encoding: Encoding,
     facts: PublicFacts,
     public_rows: Rows,
-    public_labels: Labels,
+    public_labels: Vec<f64>,
     private_rows: Sealed<Rows>,
-    private_labels: Sealed<Labels>,
+    private_labels: Sealed<Vec<f64>>,
     private_units: Sealed<Units>,
     label_is_sensitive: bool,
 }
@@ -57,7 +57,7 @@ pub struct PublicView<'a> {
     /// The public features.
     pub features: PublicFeatures<'a>,
     /// The labels, if the label column is public.
-    pub labels: Option<&'a Labels>,
+    pub labels: Option<&'a [f64]>,
     /// The units, if the number of rows of every unit is public.
     pub units: Option<&'a Units>,
 }
@@ -117,7 +117,7 @@ impl EncodedTable {
     }
 
     /// The labels of the public rows.
-    pub fn public_labels(&self) -> &Labels {
+    pub fn public_labels(&self) -> &[f64] {
         &self.public_labels
     }
 
@@ -127,7 +127,7 @@ impl EncodedTable {
     }
 
     /// The labels of the private rows.
-    pub fn private_labels(&self) -> &Sealed<Labels> {
+    pub fn private_labels(&self) -> &Sealed<Vec<f64>> {
         &self.private_labels
     }
 
@@ -145,7 +145,8 @@ impl EncodedTable {
     pub fn public_view(&self) -> Result<PublicView<'_>, RowsError> {
         let rows_are_public = self.facts.private_rows.is_some();
         let units = rows_are_public.then(|| self.private_units.content_for_public_part());
-        let labels = (!self.label_is_sensitive).then(|| self.private_labels.content_for_public_part());
+        let labels =
+            (!self.label_is_sensitive).then(|| self.private_labels.content_for_public_part().as_slice());
         let rows = self.private_rows.content_for_public_part();
         let sensitive = self.encoding.columns().iter().filter(|column| column.is_sensitive()).count();
         let features = if sensitive == 0 {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::encoding::Labels;
 use crate::findings::Fault;
 use crate::sealed::Unsealed;
 use crate::table::Column;
@@ -57,10 +56,10 @@ fn rows_are_split_by_the_selector() {
     let encoded = encode(&declared);
     let token = Unsealed::charge_was_recorded();
     assert_eq!(ages(encoded.public_rows()), [ONE]);
-    assert_eq!(*encoded.public_labels(), Labels::Numbers(vec![1.0]));
+    assert_eq!(encoded.public_labels(), [1.0]);
     // A missing selector cell (row 5) is private.
     assert_eq!(ages(encoded.private_rows().open(&token)), [-ONE, 0, -ONE / 2, ONE / 2, ONE]);
-    assert_eq!(*encoded.private_labels().open(&token), Labels::Numbers(vec![0.0, 0.0, 0.0, 1.0, 1.0]));
+    assert_eq!(*encoded.private_labels().open(&token), [0.0, 0.0, 0.0, 1.0, 1.0]);
     assert_eq!(*encoded.private_units().open(&token), Units::Rows(5));
 }
 

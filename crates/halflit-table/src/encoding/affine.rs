@@ -31,9 +31,9 @@ impl Affine {
         if value.is_nan() {
             return 0.0;
         }
-        // max and min, not clamp: they cannot panic.
+        // max and min, not clamp: the bounds of an unsound map must not panic.
         let inside = value.max(self.low).min(self.high);
-        ((inside - self.middle) / self.half_width).max(-1.0).min(1.0)
+        ((inside - self.middle) / self.half_width).clamp(-1.0, 1.0)
     }
 
     /// The nearest point of the feature lattice, at most 2^14 in magnitude; halves go away from zero.

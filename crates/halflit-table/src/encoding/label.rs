@@ -42,30 +42,6 @@ pub enum ClassCoding {
     Index,
 }
 
-/// The labels of a table.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Labels {
-    /// One y per row.
-    Numbers(Vec<f64>),
-    /// One class per row, from 0 (softmax).
-    Classes(Vec<u32>),
-}
-
-impl Labels {
-    /// Number of labels.
-    pub fn len(&self) -> usize {
-        match self {
-            Labels::Numbers(numbers) => numbers.len(),
-            Labels::Classes(classes) => classes.len(),
-        }
-    }
-
-    /// Whether there are no labels.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 impl LabelEncoding {
     /// The names of the classes; none for a number.
     pub fn classes(&self) -> Option<&[String]> {

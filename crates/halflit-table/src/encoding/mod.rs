@@ -23,7 +23,7 @@ mod tests;
 pub(crate) use affine::Affine;
 use cells::inspect;
 pub(crate) use cells::number_texts;
-pub use label::{ClassCoding, LabelEncoding, Labels};
+pub use label::{ClassCoding, LabelEncoding};
 pub use record::EncodingError;
 pub(crate) use record::SMALLEST_ROW_NORM;
 pub(crate) use rows::Storage;
@@ -257,7 +257,7 @@ impl Encoding {
     ///
     /// # Errors
     /// A missing column; cells outside their domain if they are refused; no default if they are coerced.
-    pub fn encode_labels(&self, table: &Table, out_of_domain: OutOfDomain) -> Result<Labels, EncodeError> {
+    pub fn encode_labels(&self, table: &Table, out_of_domain: OutOfDomain) -> Result<Vec<f64>, EncodeError> {
         self.refuse_findings(table, Inspected::Label, out_of_domain)?;
         let order: Vec<u32> = (0..table.rows() as u32).collect();
         self.labels(table, &order, out_of_domain)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::findings::Fault;
 use crate::table::Column;
-use halflit_convex::FEATURE_SCALE;
+use halflit_convex::{FEATURE_SCALE, Interval, LossSpec};
 use proptest::prelude::*;
 
 const ONE: i16 = FEATURE_SCALE;
@@ -59,7 +59,7 @@ fn a_row_is_scaled_one_hot_and_intercept() {
     let rows = encoding.encode_features(&table, OutOfDomain::Refuse).unwrap();
     assert_eq!(all_rows(&rows), [[-ONE, 0, ONE, 0, ONE], [ONE, 0, 0, ONE, ONE], [ONE / 2, ONE, 0, 0, ONE]]);
     let labels = encoding.encode_labels(&table, OutOfDomain::Refuse).unwrap();
-    assert_eq!(labels, Labels::Numbers(vec![1.0, 0.0, 1.0]));
+    assert_eq!(labels, [1.0, 0.0, 1.0]);
     assert_eq!(encoding.largest_squared_norm(), 3 << 28);
     assert!(
         encoding.row_norm_bound() >= 3f64.sqrt() && encoding.row_norm_bound() < 3f64.sqrt() * (1.0 + 1e-15)
@@ -75,21 +75,30 @@ fn labels_of_every_loss() {
     let loss = |loss: &str| format!("label = \"y\"\nloss = {loss}");
     let labels = |task: &str, columns: &str, y: Column| {
         let table = table(vec![("x", numbers(&[0.0, 0.0, 0.0])), ("y", y)]);
-        encoding(&loss(task), columns).encode_labels(&table, OutOfDomain::Refuse).unwrap()
+        let declaration = declaration(&loss(task), columns);
+        let encoding = Encoding::from_declaration(&declaration).unwrap();
+        let labels = encoding.encode_labels(&table, OutOfDomain::Refuse).unwrap();
+        // The loss and the encoding were made for each other.
+        let domain = declaration.loss().label_domain();
+        assert!(labels.iter().all(|&label| domain.contains(label)), "{labels:?} in {domain:?}");
+        labels
     };
     for regression in
         ["'squared'", "'absolute'", "'huber'\nhuber_threshold = 1", "'quantile'\nquantile = 0.5"]
     {
-        assert_eq!(labels(regression, bounded, ys()), Labels::Numbers(vec![-1.0, -0.5, 1.0]));
+        assert_eq!(labels(regression, bounded, ys()), [-1.0, -0.5, 1.0]);
     }
-    assert_eq!(labels("'poisson'\nmax_abs_score = 2", bounded, ys()), Labels::Numbers(vec![0.0, 2.5, 10.0]));
+    assert_eq!(labels("'poisson'\nmax_abs_score = 2", bounded, ys()), [0.0, 2.5, 10.0]);
     let two = || texts(&["a", "b", "a"]);
-    assert_eq!(labels("'logistic'", classes, two()), Labels::Numbers(vec![0.0, 1.0, 0.0]));
+    assert_eq!(labels("'logistic'", classes, two()), [0.0, 1.0, 0.0]);
     for margin in ["'hinge'", "'smoothed-hinge'\nsmoothing = 1"] {
-        assert_eq!(labels(margin, classes, two()), Labels::Numbers(vec![-1.0, 1.0, -1.0]));
+        assert_eq!(labels(margin, classes, two()), [-1.0, 1.0, -1.0]);
     }
-    assert_eq!(labels("'softmax'", three, texts(&["c", "a", "b"])), Labels::Classes(vec![2, 0, 1]));
+    assert_eq!(labels("'softmax'", three, texts(&["c", "a", "b"])), [2.0, 0.0, 1.0]);
 
+    // Ten label units are two encoded units, so a threshold of 2 becomes 0.4.
+    let huber = declaration(&loss("'huber'\nhuber_threshold = 2"), bounded).loss();
+    assert_eq!(huber.spec(), LossSpec::Huber { threshold: 0.4, labels: Interval::UNIT });
     let scaled = encoding(&loss("'squared'"), bounded);
     assert_eq!(scaled.label().decode_number(-0.5), Some(2.5));
     assert_eq!(scaled.label().classes(), None);
@@ -134,7 +143,7 @@ fn cells_outside_their_domain_are_refused_or_coerced() {
     let job: Vec<Vec<i16>> = all_rows(&rows).iter().map(|row| row[1..4].to_vec()).collect();
     assert_eq!(job, [[ONE, 0, 0], [0, ONE, 0], [0, ONE, 0], [ONE, 0, 0]]);
     let labels = encoding.encode_labels(&table, OutOfDomain::Coerce).unwrap();
-    assert_eq!(labels, Labels::Numbers(vec![1.0, 0.0, 0.0, 0.0]));
+    assert_eq!(labels, [1.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]

@@ -1,17 +1,6 @@
 //! Reading files. The extension chooses the format: `.csv`, `.tsv`, either with `.gz`, `.parquet`, and with the cargo
 //! feature `arrow` also `.arrow`, `.feather` and `.ipc`.
-//!
-//! # Rules shared by all formats
-//!
-//! - An empty cell (or a null) is missing. Spaces around a cell are dropped.
-//! - A column is a number column if every cell that is not empty is a finite number ([`crate::value::parse_number`]);
-//!   otherwise it is text. The whole column decides, never a sample. A declaration overrides this: a column with
-//!   `bounds` is read as numbers, a column with `values`, the user id and the selector of public rows as text.
-//! - In a column read as numbers because it was declared so, a cell such as `NA`, `NaN` or `inf` is not a number. It is
-//!   kept as an unreadable cell: the owner-side check lists it with its line, encoding refuses it, and coercing
-//!   treats it as missing.
-//! - Parquet and Arrow: NaN is missing; an infinity lies outside every bound. Booleans are the texts `true` and
-//!   `false`. Dates are days and timestamps are seconds since 1970-01-01. Nested columns are not read.
+//! The rules that all formats share are on the crate's page.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -80,7 +69,7 @@ const KNOWN_EXTENSIONS: &str =
 const SKIPPED: &str = "it was skipped when the file was read";
 
 impl Table {
-    /// Reads a file, its format chosen by the extension (see the rules in [`crate::ReadOptions`] and the crate page).
+    /// Reads a file, its format chosen by the extension (the crate's page has the rules of reading).
     ///
     /// CSV is read in blocks on the current rayon pool; what is in memory at any time is the table and a few blocks.
     ///
