@@ -1,0 +1,285 @@
+//! Normal mixtures put on a grid of losses.
+//!
+//! With z_a < z_b the outcomes at which the loss equals the ends a, b of a cell, connect-the-dots gives
+//!
+//! - mass at b: int (dP - e^a dQ) / (1 - e^{a-b}), mass at a: int (e^b dQ - dP) / (e^{b-a} - 1),
+//!
+//! both over [z_a, z_b]. The integrands are the normal density times sums of positive terms expm1(+-k(z - z_a)) (see
+//! `mixture.rs`), entire functions of z, so Gauss quadrature on short panels has a proved relative error below
+//! 2e-14 (`proof.md`, section 3.3) and no difference of nearly equal tails is ever formed.
+
+use super::fft::UNIT_ROUNDOFF;
+use super::lattice::{Cell, Lattice};
+use super::mixture::Mixture;
+use crate::special::{mills_difference, normal_cdf, normal_density, normal_quantile_of_log};
+use libm::{exp, expm1, log};
+
+/// Relative error of one quadrature and of the roundings around it, apart from what grows with the exponents.
+const QUADRATURE_ERROR: f64 = 5e-14;
+
+/// Relative error of a tail that is cut off: generous, because it is negligible by construction.
+const TAIL_ERROR: f64 = 1e-6;
+
+/// How wide the cells may be far from the bulk: (from this many grid steps away from zero, this many steps wide),
+/// increasing. A wide cell costs accuracy in proportion to its mass; it is never unsound.
+#[derive(Debug, Clone, Default)]
+pub struct Widths {
+    /// For losses above zero.
+    pub right: Vec<(i64, i64)>,
+    /// For losses below zero.
+    pub left: Vec<(i64, i64)>,
+}
+
+impl Widths {
+    fn at(steps: &[(i64, i64)], distance: i64) -> i64 {
+        steps.iter().rev().find(|&&(from, _)| distance >= from).map_or(1, |&(_, width)| width)
+    }
+}
+
+/// The outcome at which the loss equals a grid point, moved down by its own error.
+#[derive(Clone, Copy)]
+struct Boundary {
+    index: i64,
+    loss: f64,
+    z: f64,
+    /// How far below the grid point the loss at z may be.
+    slack: f64,
+}
+
+/// Puts the pair on the grid; outcomes of P-mass (right) or Q-mass (left) at most `tail_mass` are cut off and charged.
+pub fn mixture(pair: &Mixture, spacing: f64, tail_mass: f64, widths: &Widths) -> Lattice {
+    let reach = Reach::of(pair, tail_mass);
+    let first = (pair.loss(reach.low_z).max(pair.infimum()) / spacing).floor() as i64;
+    let last = (pair.loss(reach.high_z) / spacing).ceil() as i64;
+    let boundaries = boundaries(pair, spacing, first.min(-1), last.max(1), widths);
+    let mut lattice = Lattice::empty(spacing);
+    add_lower_tail(&mut lattice, pair, boundaries[0]);
+    for ends in boundaries.windows(2) {
+        add_cell(&mut lattice, pair, ends[0], ends[1]);
+    }
+    add_upper_tail(&mut lattice, pair, boundaries[boundaries.len() - 1]);
+    lattice
+}
+
+/// Subsets of a fixed size: losses above zero come from the one-sided pair, losses below zero are their mirror image
+/// with P and Q exchanged, and what is left sits exactly at zero.
+pub fn fixed_size(pair: &Mixture, spacing: f64, tail_mass: f64, widths: &Widths) -> Lattice {
+    let (gamma, k) = (pair.rate, pair.shift);
+    let reach = Reach::of(pair, tail_mass);
+    let last = ((pair.loss(reach.high_z) / spacing).ceil() as i64).max(1);
+    let mut right = Lattice::empty(spacing);
+    let mut boundaries = boundaries(pair, spacing, 0, last, widths);
+    // The loss is zero at z = k/2 exactly.
+    boundaries[0] = Boundary { index: 0, loss: 0.0, z: 0.5 * k, slack: 0.0 };
+    for ends in boundaries.windows(2) {
+        add_cell(&mut right, pair, ends[0], ends[1]);
+    }
+    add_upper_tail(&mut right, pair, boundaries[boundaries.len() - 1]);
+    let mut lattice = right.clone().reversed();
+    lattice.infinite_reversed = right.infinite;
+    lattice.infinite = right.infinite;
+    // P-mass of the atom at zero: (1 - gamma) [Phi(k/2) - Phi(-k/2)]
+    let atom = (1.0 - gamma) * libm::erf(0.5 * k * std::f64::consts::FRAC_1_SQRT_2);
+    lattice.add_mass(0, atom * (1.0 + 16.0 * UNIT_ROUNDOFF));
+    // Left cells [-(i+1), -i] got index -i from the reversal; shift them so that all cells lie above their index.
+    for cell in &mut lattice.cells {
+        cell.index -= 1;
+    }
+    lattice.cells.push(Cell { index: 0, p: atom, q: atom, error: 16.0 * UNIT_ROUNDOFF });
+    for (index, mass) in right.upper {
+        lattice.add_mass(index, mass);
+    }
+    lattice.cells.extend(right.cells);
+    lattice
+}
+
+/// How far out the outcomes matter.
+struct Reach {
+    low_z: f64,
+    high_z: f64,
+}
+
+impl Reach {
+    fn of(pair: &Mixture, tail_mass: f64) -> Self {
+        let (q, k) = (pair.rate, pair.shift);
+        let log_half = log(0.5 * tail_mass);
+        // (1-q) Phi(-z) + q Phi(k-z) <= tail_mass when each normal tail is at most half its share.
+        let shifted = k - normal_quantile_of_log((log_half - log(q)).min(-std::f64::consts::LN_2));
+        let high_z = shifted.max(-normal_quantile_of_log(log_half));
+        let low_z = if pair.two_sided { -high_z } else { normal_quantile_of_log(log(tail_mass)) };
+        Reach { low_z, high_z }
+    }
+}
+
+fn boundaries(pair: &Mixture, spacing: f64, first: i64, last: i64, widths: &Widths) -> Vec<Boundary> {
+    let mut indices = Vec::new();
+    let mut index = 0;
+    while index > first {
+        index -= Widths::at(&widths.left, -index).min(index - first);
+        indices.push(index);
+    }
+    indices.reverse();
+    index = 0;
+    indices.push(index);
+    while index < last {
+        index += Widths::at(&widths.right, index).min(last - index);
+        indices.push(index);
+    }
+    let boundary = |&index: &i64| {
+        // Exact: the grid step has few significant bits.
+        let loss = index as f64 * spacing;
+        let (z, slack) = pair.threshold_below(loss);
+        Boundary { index, loss, z, slack }
+    };
+    indices.iter().map(boundary).collect()
+}
+
+/// Everything at or below the first boundary is treated as having that loss, which is rounding up.
+fn add_lower_tail(lattice: &mut Lattice, pair: &Mixture, first: Boundary) {
+    if first.z == f64::NEG_INFINITY {
+        return;
+    }
+    let (p, q) = pair.lower_tail(first.z);
+    lattice.add_mass(first.index, p * (1.0 + TAIL_ERROR));
+    lattice.infinite_reversed += q * (1.0 + TAIL_ERROR);
+    lattice.cells.push(Cell { index: first.index, p, q, error: TAIL_ERROR });
+}
+
+/// Beyond the last boundary: all P-mass at it, and what it cannot explain at infinity (`proof.md`, section 2.3).
+fn add_upper_tail(lattice: &mut Lattice, pair: &Mixture, last: Boundary) {
+    let (excess, q) = pair.upper_tail(last.z);
+    let p = (1.0 - pair.rate) * normal_cdf(-last.z) + pair.rate * normal_cdf(pair.shift - last.z);
+    lattice.add_mass(last.index, p * (1.0 + TAIL_ERROR));
+    lattice.infinite += excess * (1.0 + TAIL_ERROR);
+    lattice.cells.push(Cell { index: last.index, p, q, error: TAIL_ERROR });
+}
+
+fn add_cell(lattice: &mut Lattice, pair: &Mixture, a: Boundary, b: Boundary) {
+    let width = (b.index - a.index) as f64 * lattice.spacing;
+    let (excess, deficit) = if b.z == f64::NEG_INFINITY {
+        return;
+    } else if a.z == f64::NEG_INFINITY {
+        half_infinite_cell(pair, a, b)
+    } else {
+        quadrature(pair, a, b)
+    };
+    let (high, low) = (-excess / expm1(-width), deficit / expm1(width));
+    // The ends of the cell are known to within their slack, so its true width is too.
+    let spread = (a.slack + b.slack) / width;
+    let exponents = if a.z.is_finite() { a.z * a.z + pair.shift * (a.z.abs() + pair.shift) } else { 0.0 };
+    let error = QUADRATURE_ERROR + 8.0 * UNIT_ROUNDOFF * (exponents + b.loss.abs()) + 4.0 * spread;
+    lattice.add_mass(a.index, low * (1.0 + error));
+    lattice.add_mass(b.index, high * (1.0 + error));
+    let middle = a.index + (b.index - a.index - 1) / 2;
+    lattice.cells.push(Cell {
+        index: middle,
+        p: low + high,
+        q: low * exp(-a.loss) + high * exp(-b.loss),
+        error,
+    });
+}
+
+/// The cell (-inf, z_b] of a one-sided pair, whose left end lies at or below the smallest loss.
+fn half_infinite_cell(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
+    let (q, k, z) = (pair.rate, pair.shift, b.z);
+    // P - e^a Q = (1 - q - e^a) Phi(z) + q Phi(z-k); the bracket is rounded up by its own error.
+    let bracket = (-(expm1(a.loss) + q)).max(0.0) + 4.0 * UNIT_ROUNDOFF * q;
+    let excess = bracket * normal_cdf(z) + q * normal_cdf(z - k);
+    // e^b Q - P = q [E(z) Phi(z) - Phi(z-k)], in the form that does not cancel at this z.
+    let y = k * z - 0.5 * k * k;
+    let deficit = if z <= 5.0 {
+        normal_density(z - k) * mills_difference(-z, k - z)
+    } else if y > 0.0 {
+        // E Phi(z) - Phi(z-k) = (E - 1) + [Phi(k-z) - E Phi(-z)]
+        expm1(y) + normal_density(z - k) * mills_difference(z - k, z)
+    } else {
+        exp(y) * normal_cdf(z) - normal_cdf(z - k)
+    };
+    (excess, q * deficit)
+}
+
+/// Positive nodes and weights of the Gauss rules on [-1, 1]; the five-point rule also has a node at zero.
+const GAUSS_5: [(f64, f64); 2] =
+    [(0.538_469_310_105_683_1, 0.478_628_670_499_366_47), (0.906_179_845_938_664, 0.236_926_885_056_189_1)];
+const GAUSS_5_CENTRE: f64 = 0.568_888_888_888_888_9;
+pub const GAUSS_8: [(f64, f64); 4] = [
+    (0.183_434_642_495_649_8, 0.362_683_783_378_362),
+    (0.525_532_409_916_329, 0.313_706_645_877_887_27),
+    (0.796_666_477_413_626_7, 0.222_381_034_453_374_48),
+    (0.960_289_856_497_536_3, 0.101_228_536_290_376_26),
+];
+
+/// (int dP - e^a dQ, int e^b dQ - dP) over [z_a, z_b].
+fn quadrature(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
+    let integrand = Integrand::new(pair, a, b);
+    let half = 0.5 * (b.z - a.z);
+    let reach = a.z.abs().max(b.z.abs()) + 2.0 * pair.shift;
+    let mut sums = (0.0, 0.0);
+    if half <= 0.06 && half * reach <= 0.1 {
+        let middle = 0.5 * (a.z + b.z);
+        integrand.add(&mut sums, middle, GAUSS_5_CENTRE);
+        for (node, weight) in GAUSS_5 {
+            integrand.add(&mut sums, middle - half * node, weight);
+            integrand.add(&mut sums, middle + half * node, weight);
+        }
+        return (sums.0 * half, sums.1 * half);
+    }
+    let panels = (half / 0.25).max(half * reach / 0.5).ceil();
+    let panel_half = half / panels;
+    for panel in 0..panels as i64 {
+        let middle = a.z + panel_half * (2 * panel + 1) as f64;
+        for (node, weight) in GAUSS_8 {
+            integrand.add(&mut sums, middle - panel_half * node, weight);
+            integrand.add(&mut sums, middle + panel_half * node, weight);
+        }
+    }
+    (sums.0 * panel_half, sums.1 * panel_half)
+}
+
+/// phi(z) times the four positive terms, with their exponents kept together so that nothing overflows.
+struct Integrand {
+    shift: f64,
+    two_sided: bool,
+    z: (f64, f64),
+    /// The largest log weight, taken out of the others.
+    log_scale: f64,
+    /// Weights of expm1(k(z-z_a)), -expm1(-k(z-z_a)), -expm1(k(z-z_b)), expm1(-k(z-z_b)).
+    weights: [f64; 4],
+}
+
+impl Integrand {
+    fn new(pair: &Mixture, a: Boundary, b: Boundary) -> Self {
+        let k = pair.shift;
+        // q E(z)/sqrt(2 pi) and q e^eps E(-z)/sqrt(2 pi)
+        let base = log(pair.rate) - 0.5 * k * k - 0.918_938_533_204_672_8;
+        let mirrored =
+            |loss: f64, z: f64| if pair.two_sided { base + loss - k * z } else { f64::NEG_INFINITY };
+        let logs = [base + k * a.z, mirrored(a.loss, a.z), base + k * b.z, mirrored(b.loss, b.z)];
+        let log_scale = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Integrand {
+            shift: k,
+            two_sided: pair.two_sided,
+            z: (a.z, b.z),
+            log_scale,
+            weights: logs.map(|value| exp(value - log_scale)),
+        }
+    }
+
+    /// Adds weight times the two integrands at z.
+    #[inline]
+    fn add(&self, sums: &mut (f64, f64), z: f64, weight: f64) {
+        let k = self.shift;
+        let density = weight * exp(self.log_scale - 0.5 * z * z);
+        let from_left = expm1(k * (z - self.z.0));
+        let from_right = expm1(k * (z - self.z.1));
+        let [w0, w1, w2, w3] = self.weights;
+        let (mut excess, mut deficit) = (w0 * from_left, w2 * -from_right);
+        if self.two_sided {
+            // -expm1(-x) = expm1(x)/(1 + expm1(x))
+            excess += w1 * (from_left / (1.0 + from_left));
+            deficit += w3 * (-from_right / (1.0 + from_right));
+        }
+        sums.0 += density * excess;
+        sums.1 += density * deficit;
+    }
+}
