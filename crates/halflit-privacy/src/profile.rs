@@ -1,0 +1,340 @@
+//! The privacy profile of an event tree: delta as a function of epsilon, epsilon as a function of delta.
+//!
+//! Every answer is an interval. Its upper end is what may be claimed; its lower end is proved by an explicit test that
+//! tells two tables apart, so the two together show how much the accounting itself gives away.
+
+use crate::closed_form::{
+    CLOSED_FORM_ERROR, gaussian_delta, gaussian_epsilon, largest_epsilon, smallest_epsilon, zcdp_delta,
+};
+use crate::composition::{Composition, Parts, alternatives};
+use crate::error::AccountingError;
+use crate::event::Event;
+use crate::number::{Delta, Epsilon, Interval};
+use crate::pld::{Composer, Direction, Pair};
+use libm::{expm1, log1p};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+
+/// What a tree of events costs at every epsilon and every delta, in both directions of the relation.
+pub struct Profile {
+    alternatives: Vec<Composition>,
+    composer: Rc<Composer>,
+    /// How many units change at once.
+    group: u64,
+}
+
+/// One point of a profile, as stored in certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfilePoint {
+    /// The epsilon.
+    pub epsilon: f64,
+    /// delta at that epsilon.
+    pub delta: Interval,
+}
+
+const NOTHING: Interval = Interval { lower: 0.0, upper: 0.0 };
+
+impl Profile {
+    /// The profile of an event tree.
+    pub fn of(event: &Event) -> Result<Self, AccountingError> {
+        Profile::with_composer(event, Rc::default())
+    }
+
+    /// The same, sharing the transforms that were planned for other profiles.
+    pub(crate) fn with_composer(event: &Event, composer: Rc<Composer>) -> Result<Self, AccountingError> {
+        Ok(Profile { alternatives: alternatives(event)?, composer, group: 1 })
+    }
+
+    /// The profile against changes of up to `units` units at once, such as all rows of a user with at most that many.
+    ///
+    /// For a profile: delta_m(m eps) <= delta(eps) (e^{m eps} - 1)/(e^eps - 1). Gaussians alone: mu m, exactly. The
+    /// lower end stays that of a single unit.
+    pub fn for_groups_of(mut self, units: NonZeroU64) -> Self {
+        self.group = self.group.saturating_mul(units.get());
+        self
+    }
+
+    /// delta at this epsilon.
+    pub fn delta(&self, epsilon: Epsilon) -> Interval {
+        let eps = epsilon.get();
+        if self.group > 1 {
+            return self.group_delta(eps);
+        }
+        self.worst(|view| view.delta(eps))
+    }
+
+    /// The smallest epsilon at which delta is at most the given one; infinite if there is none.
+    pub fn epsilon(&self, delta: Delta) -> Interval {
+        let delta = delta.get();
+        if self.group > 1 {
+            return self.group_epsilon(delta);
+        }
+        self.worst(|view| view.epsilon(delta))
+    }
+
+    /// The upper end of delta alone, which takes less than half the time; `forward_only` leaves one direction out and is
+    /// then no bound, only a good guess.
+    pub(crate) fn delta_upper(&self, epsilon: Epsilon, forward_only: bool) -> f64 {
+        self.views().map(|view| view.delta_upper(epsilon.get(), forward_only)).fold(0.0, f64::max)
+    }
+
+    /// A rough log delta, for starting values.
+    pub(crate) fn approximate_log_delta(&self, epsilon: Epsilon) -> f64 {
+        self.views().map(|view| view.approximate_log_delta(epsilon.get())).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The profile at `count` equally spaced epsilons, from zero to where delta has fallen to 1e-12.
+    pub fn points(&self, count: usize) -> Vec<ProfilePoint> {
+        let smallest = Delta::new(1e-12).expect("a delta");
+        let far = self.epsilon(smallest).upper;
+        let far = if far.is_finite() { far.min(1e9) } else { 1.0 };
+        let last = count.saturating_sub(1).max(1) as f64;
+        let point = |j: usize| {
+            let epsilon = far * (j as f64 / last);
+            let checked = Epsilon::new(epsilon).expect("between zero and a finite epsilon");
+            ProfilePoint { epsilon, delta: self.delta(checked) }
+        };
+        (0..count).map(point).collect()
+    }
+
+    /// The mu of Gaussian differential privacy, if the whole tree is Gaussian.
+    pub fn gdp_mu(&self) -> Option<f64> {
+        self.largest(|composition| {
+            let only = composition.upper.pairs.is_empty()
+                && composition.rho == 0.0
+                && composition.selected.is_none();
+            only.then(|| composition.upper.mu() * self.group as f64)
+        })
+    }
+
+    /// The rho of zero-concentrated differential privacy, if the tree is made of Gaussian, pure and zero-concentrated
+    /// events: mu^2/2, eps^2/2 and rho add up; a group of m pays m^2 times.
+    pub fn zcdp_rho(&self) -> Option<f64> {
+        self.largest(|composition| {
+            let mut rho = 0.5 * composition.upper.mu_squared + composition.rho;
+            for (pair, count) in &composition.upper.pairs {
+                match pair {
+                    Pair::RandomizedResponse { eps, delta } if *delta == 0.0 => {
+                        rho += *count as f64 * 0.5 * eps * eps
+                    }
+                    Pair::Laplace(ratio) => rho += *count as f64 * 0.5 * ratio * ratio,
+                    _ => return None,
+                }
+            }
+            let group = self.group as f64;
+            composition.selected.is_none().then_some(rho * group * group * (1.0 + 1e-14))
+        })
+    }
+
+    fn largest(&self, cost: impl Fn(&Composition) -> Option<f64>) -> Option<f64> {
+        self.alternatives.iter().map(cost).try_fold(0.0, |largest: f64, cost| Some(largest.max(cost?)))
+    }
+
+    fn worst(&self, answer: impl Fn(View) -> Interval) -> Interval {
+        self.views().map(answer).fold(NOTHING, Interval::max)
+    }
+
+    fn views(&self) -> impl Iterator<Item = View<'_>> {
+        self.alternatives.iter().map(|composition| View { composition, composer: &self.composer })
+    }
+
+    fn single(&self, eps: f64) -> Interval {
+        self.worst(|view| view.delta(eps))
+    }
+
+    fn group_delta(&self, eps: f64) -> Interval {
+        if let Some(mu) = self.gdp_mu() {
+            return gaussian_delta(mu.next_up(), eps);
+        }
+        let each = eps / self.group as f64;
+        let single = self.single(each);
+        // (e^{m e} - 1)/(e^e - 1), which is m at zero.
+        let factor = if each > 0.0 { expm1(eps) / expm1(each) } else { self.group as f64 };
+        let upper = single.upper * factor * (1.0 + 1e-14);
+        let upper = if single.upper == 0.0 { 0.0 } else { upper.min(1.0) };
+        Interval::new(self.single(eps).lower, upper)
+    }
+
+    fn group_epsilon(&self, delta: f64) -> Interval {
+        if let Some(mu) = self.gdp_mu() {
+            return gaussian_epsilon(mu.next_up(), delta);
+        }
+        let lower = self.worst(|view| view.epsilon(delta)).lower;
+        // The bound need not decrease everywhere; any epsilon at which it is small enough is a valid answer.
+        let upper = coarse_smallest(|eps| self.group_delta(eps).upper <= delta);
+        Interval::new(lower, upper)
+    }
+}
+
+/// Like `smallest_epsilon` but to one part in a million: each question is expensive.
+fn coarse_smallest(holds: impl Fn(f64) -> bool) -> f64 {
+    if holds(0.0) {
+        return 0.0;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while !holds(high) {
+        low = high;
+        high *= 2.0;
+        if high > 1e9 {
+            return f64::INFINITY;
+        }
+    }
+    while high - low > 1e-6 * high {
+        let middle = 0.5 * (low + high);
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    high
+}
+
+/// One composition with the means to price it.
+struct View<'a> {
+    composition: &'a Composition,
+    composer: &'a Composer,
+}
+
+impl View<'_> {
+    fn delta(&self, eps: f64) -> Interval {
+        let composition = self.composition;
+        if composition.rho == 0.0 && composition.selected.is_none() {
+            return self.parts_delta(&composition.upper, composition.upper.mu(), eps);
+        }
+        let upper = self.renyi_delta(eps);
+        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
+            Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps))
+        });
+        let lower = self.parts_delta(&composition.lower, composition.lower.mu_below(), eps).lower;
+        Interval::new(lower, upper.min(numeric.upper))
+    }
+
+    fn epsilon(&self, delta: f64) -> Interval {
+        let composition = self.composition;
+        if composition.rho == 0.0 && composition.selected.is_none() {
+            return self.parts_epsilon(&composition.upper, composition.upper.mu(), delta);
+        }
+        let upper = smallest_epsilon(1.0, |eps| self.renyi_delta(eps) <= delta);
+        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
+            Interval::new(0.0, self.composer.epsilon_upper(pairs, direction, delta))
+        });
+        let lower = self.parts_epsilon(&composition.lower, composition.lower.mu_below(), delta).lower;
+        Interval::new(lower, upper.min(numeric.upper))
+    }
+
+    fn delta_upper(&self, eps: f64, forward_only: bool) -> f64 {
+        let composition = self.composition;
+        let pairs = composition.upper.with_gaussian(composition.upper.mu());
+        if composition.rho > 0.0 || composition.selected.is_some() || is_closed_form(&pairs) {
+            return self.delta(eps).upper;
+        }
+        let upper = |pairs: &[(Pair, u64)], direction: Direction| match bounded_loss(pairs, direction) {
+            Some(largest) if eps >= largest => revealed(pairs),
+            _ => Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps)),
+        };
+        if forward_only {
+            return upper(&pairs, Direction::Forward).upper;
+        }
+        self.directions(&pairs, upper).upper
+    }
+
+    fn approximate_log_delta(&self, eps: f64) -> f64 {
+        let composition = self.composition;
+        let pairs = composition.upper.with_gaussian(composition.upper.mu());
+        if composition.rho > 0.0 || composition.selected.is_some() || is_closed_form(&pairs) {
+            return libm::log(self.delta(eps).upper.max(1e-300));
+        }
+        self.composer.approximate_log_delta(&pairs, Direction::Forward, eps)
+    }
+
+    /// The bound by Renyi terms alone; zero-concentrated events alone have a closed form.
+    fn renyi_delta(&self, eps: f64) -> f64 {
+        let composition = self.composition;
+        if composition.selected.is_none() && composition.upper.pairs.is_empty() {
+            return zcdp_delta(composition.rho + 0.5 * composition.upper.mu_squared, eps);
+        }
+        composition.renyi_total().delta_at(eps)
+    }
+
+    fn parts_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
+        match parts.pairs.as_slice() {
+            [] => gaussian_delta(mu, eps),
+            [(pair, 1)] if mu == 0.0 => pair.delta_bounds(eps),
+            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction| {
+                self.pairs_delta(pairs, direction, eps)
+            }),
+        }
+    }
+
+    fn pairs_delta(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> Interval {
+        match bounded_loss(pairs, direction) {
+            Some(largest) if eps >= largest => revealed(pairs),
+            _ => self.composer.delta(pairs, direction, eps),
+        }
+    }
+
+    fn parts_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
+        match parts.pairs.as_slice() {
+            [] => gaussian_epsilon(mu, delta),
+            [(pair, 1)] if mu == 0.0 => single_epsilon(pair, delta),
+            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction| {
+                let revealed = revealed(pairs);
+                let bounded = bounded_loss(pairs, direction);
+                if delta < revealed.lower || (delta == 0.0 && bounded.is_none()) {
+                    return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
+                }
+                match bounded {
+                    Some(largest) if delta == 0.0 => Interval::around(largest, CLOSED_FORM_ERROR),
+                    Some(largest) if delta >= revealed.upper => {
+                        let answer = self.composer.epsilon(pairs, direction, delta);
+                        Interval::new(answer.lower, answer.upper.min(largest * (1.0 + CLOSED_FORM_ERROR)))
+                    }
+                    _ => self.composer.epsilon(pairs, direction, delta),
+                }
+            }),
+        }
+    }
+
+    /// The larger of both directions; one if they agree.
+    fn directions(
+        &self,
+        pairs: &[(Pair, u64)],
+        answer: impl Fn(&[(Pair, u64)], Direction) -> Interval,
+    ) -> Interval {
+        let forward = answer(pairs, Direction::Forward);
+        if pairs.iter().all(|(pair, _)| pair.is_symmetric()) {
+            return forward;
+        }
+        forward.max(answer(pairs, Direction::Reversed))
+    }
+}
+
+/// One Gaussian or one single release.
+fn is_closed_form(pairs: &[(Pair, u64)]) -> bool {
+    matches!(pairs, [] | [(_, 1)])
+}
+
+/// The largest total loss, where every part is bounded.
+fn bounded_loss(pairs: &[(Pair, u64)], direction: Direction) -> Option<f64> {
+    let total: f64 = pairs.iter().map(|(pair, count)| *count as f64 * pair.largest_loss(direction)).sum();
+    total.is_finite().then_some(total)
+}
+
+/// The probability that some release reveals everything.
+fn revealed(pairs: &[(Pair, u64)]) -> Interval {
+    let log_hidden = |(pair, count): &(Pair, u64)| match pair {
+        Pair::RandomizedResponse { delta, .. } => *count as f64 * log1p(-delta),
+        _ => 0.0,
+    };
+    Interval::around(-expm1(pairs.iter().map(log_hidden).sum()), CLOSED_FORM_ERROR)
+}
+
+/// epsilon of one release, by its closed form.
+fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
+    let upper = smallest_epsilon(1.0, |eps| pair.delta_bounds(eps).upper <= delta);
+    let lower = largest_epsilon(1.0, |eps| pair.delta_bounds(eps).lower > delta);
+    Interval::new(lower, upper)
+}
