@@ -4,12 +4,12 @@
 //! blocks know, and earlier blocks that saw only numbers are read again from the file in a second pass over that column.
 
 use super::blocks::{Block, Blocks};
-use super::sink::{NotUtf8, Piece, Sink, join};
+use super::joined::{Joined, JoinedColumn, ParsedBlock};
+use super::sink::{NotUtf8, Piece, Sink};
 use super::{ReadAs, ReadOptions, TableError, open};
 use crate::table::{LineMap, Table, TableColumn, check_names};
 use crate::value::trim;
 use flate2::read::MultiGzDecoder;
-use rayon::prelude::*;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,27 +34,17 @@ fn read_in_blocks(source: &CsvFile, options: &ReadOptions, block_len: usize) -> 
     let opened = source.start(block_len)?;
     let names = opened.names.clone();
     let wanted: Vec<ReadAs> = names.iter().map(|name| options.of(name)).collect();
-    let mut blocks = parse_all(source, opened, &wanted)?;
-    let rows = blocks.iter().map(|block| block.rows).sum();
-    if rows == 0 {
+    let mut joined = parse_all(source, opened, &wanted)?;
+    if joined.rows == 0 {
         return Err(TableError::NoRows { file: source.file.clone(), columns: names.len() });
     }
-    reread_late_texts(source, block_len, &mut blocks, names.len())?;
-
-    let mut lines = LineMap::default();
-    let mut first_row = 0;
-    let mut pieces: Vec<Vec<Piece>> = names.iter().map(|_| Vec::with_capacity(blocks.len())).collect();
-    for block in blocks {
-        lines.append(first_row, &block.lines);
-        first_row += block.rows;
-        pieces.iter_mut().zip(block.pieces).for_each(|(column, piece)| column.push(piece));
-    }
-    let columns = names.into_par_iter().zip(pieces).map(|(name, pieces)| {
-        let cells = join(pieces, rows).ok_or_else(|| TableError::Changed { file: source.file.clone() })?;
+    reread_mixed(source, block_len, &mut joined)?;
+    let columns = names.into_iter().zip(joined.columns).map(|(name, column)| {
+        let cells = column.finish().ok_or_else(|| source.changed())?;
         Ok(TableColumn { name, cells })
     });
     let columns = columns.collect::<Result<Vec<_>, TableError>>()?;
-    Table::checked(source.file.clone(), rows, columns, lines)
+    Table::checked(source.file.clone(), joined.rows, columns, joined.lines)
 }
 
 /// A file whose header has been read.
@@ -111,6 +101,10 @@ impl CsvFile<'_> {
         }
     }
 
+    fn changed(&self) -> TableError {
+        TableError::Changed { file: self.file.clone() }
+    }
+
     fn empty(&self) -> TableError {
         TableError::Empty { file: self.file.clone() }
     }
@@ -127,16 +121,8 @@ fn separator_of(header: &[u8], promised: u8) -> u8 {
     others.into_iter().max_by_key(|&other| count(other)).filter(|&other| count(other) > 0).unwrap_or(promised)
 }
 
-/// The rows of one block.
-struct ParsedBlock {
-    index: usize,
-    rows: usize,
-    lines: LineMap,
-    pieces: Vec<Piece>,
-}
-
 /// Parses every block of the file; blocks are handed out in order to whichever thread is free.
-fn parse_all(source: &CsvFile, opened: Opened, wanted: &[ReadAs]) -> Result<Vec<ParsedBlock>, TableError> {
+fn parse_all(source: &CsvFile, opened: Opened, wanted: &[ReadAs]) -> Result<Joined, TableError> {
     let Opened { blocks, separator, names, first, rows_from } = opened;
     let parser =
         Parser { file: &source.file, names: &names, separator, wanted, became_text: flags(names.len()) };
@@ -148,7 +134,7 @@ fn parse_all(source: &CsvFile, opened: Opened, wanted: &[ReadAs]) -> Result<Vec<
             None => Ok(blocks.next()?.map(|block| (block, 0))),
         }
     };
-    let done = Mutex::new(Vec::new());
+    let joined = Mutex::new(Joined::new(names.len()));
     let failures = Mutex::new(Vec::new());
     let stop = AtomicBool::new(false);
     let work = || {
@@ -160,7 +146,7 @@ fn parse_all(source: &CsvFile, opened: Opened, wanted: &[ReadAs]) -> Result<Vec<
                 Err(error) => Err((usize::MAX, source.io(error))),
             };
             match outcome {
-                Ok(parsed) => lock(&done).push(parsed),
+                Ok(parsed) => lock(&joined).add(parsed),
                 Err(failure) => {
                     lock(&failures).push(failure);
                     stop.store(true, Ordering::Relaxed);
@@ -175,9 +161,7 @@ fn parse_all(source: &CsvFile, opened: Opened, wanted: &[ReadAs]) -> Result<Vec<
     if let Some((_, error)) = failures.into_iter().min_by_key(|(index, _)| *index) {
         return Err(error);
     }
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|block: &ParsedBlock| block.index);
-    Ok(done)
+    Ok(joined.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn flags(count: usize) -> Vec<AtomicBool> {
@@ -188,39 +172,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Columns that are text in one block and numbers in an earlier one are read again as text.
-fn reread_late_texts(
-    source: &CsvFile,
-    block_len: usize,
-    blocks: &mut [ParsedBlock],
-    columns: usize,
-) -> Result<(), TableError> {
-    let mixed = |column: usize| {
-        let is_text = |block: &ParsedBlock| matches!(block.pieces[column], Piece::Text(_));
-        blocks.iter().any(is_text) && !blocks.iter().all(is_text)
+/// Columns that are text in one block and numbers in another are read again as text.
+fn reread_mixed(source: &CsvFile, block_len: usize, joined: &mut Joined) -> Result<(), TableError> {
+    let read_as = |column: &JoinedColumn| match column {
+        JoinedColumn::Mixed => ReadAs::Text,
+        _ => ReadAs::Skipped,
     };
-    let wanted: Vec<ReadAs> =
-        (0..columns).map(|column| if mixed(column) { ReadAs::Text } else { ReadAs::Skipped }).collect();
-    if wanted.iter().all(|&read_as| read_as == ReadAs::Skipped) {
+    let wanted: Vec<ReadAs> = joined.columns.iter().map(read_as).collect();
+    if !wanted.contains(&ReadAs::Text) {
         return Ok(());
     }
-    let changed = || TableError::Changed { file: source.file.clone() };
     let opened = source.start(block_len)?;
-    if opened.names.len() != columns {
-        return Err(changed());
+    if opened.names.len() != wanted.len() {
+        return Err(source.changed());
     }
     let again = parse_all(source, opened, &wanted)?;
-    if again.len() != blocks.len() {
-        return Err(changed());
+    if again.rows != joined.rows {
+        return Err(source.changed());
     }
-    for (block, again) in blocks.iter_mut().zip(again) {
-        if block.rows != again.rows {
-            return Err(changed());
-        }
-        for (piece, text) in block.pieces.iter_mut().zip(again.pieces) {
-            if matches!(text, Piece::Text(_)) {
-                *piece = text;
-            }
+    for (column, again) in joined.columns.iter_mut().zip(again.columns) {
+        if let JoinedColumn::Mixed = column {
+            *column = again;
         }
     }
     Ok(())

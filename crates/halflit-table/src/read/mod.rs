@@ -7,6 +7,7 @@ mod arrow;
 mod blocks;
 mod csv;
 mod error;
+mod joined;
 mod parquet;
 mod sink;
 

@@ -1,6 +1,6 @@
 //! Parquet through the column readers of the parquet crate, without its arrow half.
 
-use super::sink::{NotUtf8, Piece, Sink, join};
+use super::sink::{NotUtf8, Sink};
 use super::{ReadAs, ReadOptions, TableError};
 use crate::table::{Cells, LineMap, Table, TableColumn};
 use crate::value::trim;
@@ -140,8 +140,7 @@ fn read_column(
             cells.read_group(reader.get_row_group(group)?.get_column_reader(leaf)?, meaning)?;
         }
     }
-    let piece: Piece = cells.sink.finish();
-    Ok(join(vec![piece], cells.row).unwrap_or_else(|| Cells::NotRead(super::SKIPPED.to_owned())))
+    Ok(cells.sink.finish().into())
 }
 
 struct ColumnCells {

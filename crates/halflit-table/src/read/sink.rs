@@ -25,7 +25,7 @@ pub(super) enum OnText {
     BecameText,
 }
 
-/// What a sink collected.
+/// What a sink collected: the cells of a column in one block, or in a whole typed file.
 pub(super) enum Piece {
     Skip,
     Numbers(Numbers),
@@ -102,6 +102,16 @@ impl Sink {
     }
 }
 
+impl From<Piece> for Cells {
+    fn from(piece: Piece) -> Cells {
+        match piece {
+            Piece::Numbers(numbers) => Cells::Numbers(numbers),
+            Piece::Text(texts) => Cells::Text(texts),
+            Piece::Skip | Piece::BecameText => Cells::NotRead(super::SKIPPED.to_owned()),
+        }
+    }
+}
+
 #[cold]
 fn push_not_a_number(
     numbers: &mut Numbers,
@@ -122,31 +132,4 @@ fn push_not_a_number(
         OnText::BecomesText | OnText::BecameText => *on_text = OnText::BecameText,
     }
     Ok(())
-}
-
-/// Joins the pieces of one column; `None` if some pieces hold numbers and others text.
-pub(super) fn join(pieces: Vec<Piece>, rows: usize) -> Option<Cells> {
-    if pieces.iter().any(|piece| matches!(piece, Piece::Text(_) | Piece::BecameText)) {
-        let mut texts = TextsBuilder::with_capacity(rows);
-        for piece in pieces {
-            let Piece::Text(piece) = piece else { return None };
-            texts.append(&piece);
-        }
-        return Some(Cells::Text(texts.finish()));
-    }
-    let mut joined = Numbers { values: Vec::with_capacity(rows), unreadable: Vec::new() };
-    for piece in pieces {
-        // Dropping each piece as soon as it is copied keeps the peak at one table and one column.
-        match piece {
-            Piece::Numbers(piece) => {
-                let first_row = joined.values.len();
-                joined.values.extend_from_slice(&piece.values);
-                let room = KEPT_UNREADABLE - joined.unreadable.len();
-                let shifted = piece.unreadable.into_iter().map(|(row, text)| (first_row + row, text));
-                joined.unreadable.extend(shifted.take(room));
-            }
-            _ => return Some(Cells::NotRead(super::SKIPPED.to_owned())),
-        }
-    }
-    Some(Cells::Numbers(joined))
 }
