@@ -79,7 +79,7 @@ fn named(page: &Page, section: &Section, key: &'static str, why: &str, fix: &str
     section.text(page, key, "a text")
 }
 
-const LOSSES: [&str; 10] = [
+pub(super) const LOSSES: [&str; 10] = [
     "logistic",
     "softmax",
     "hinge",

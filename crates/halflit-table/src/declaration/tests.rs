@@ -512,6 +512,35 @@ fn a_parameter_of_an_unknown_loss_is_not_a_second_problem() {
     assert_eq!(refusals(&text).len(), 1);
 }
 
+const REFERENCE: &str = include_str!("../../../../docs/declaration.md");
+
+#[test]
+fn the_reference_has_every_key_and_loss() {
+    for section in ["budget", "protect", "task", "columns.x"] {
+        let found = refusals(&format!("[{section}]\nzzzzzzzzzzzz = 1\n"));
+        let known = found.iter().find_map(|refusal| match refusal {
+            Refusal::UnknownKey { known, .. } => Some(known),
+            _ => None,
+        });
+        for key in known.expect("the key is unknown") {
+            assert!(
+                REFERENCE.contains(&format!("\n| `{key}` |")),
+                "{key} of [{section}] is not in docs/declaration.md"
+            );
+        }
+    }
+    for loss in task::LOSSES {
+        assert!(REFERENCE.contains(&format!("`\"{loss}\"`")), "{loss} is not in docs/declaration.md");
+    }
+}
+
+#[test]
+fn the_example_of_the_reference_is_a_declaration() {
+    let (_, after) = REFERENCE.split_once("```toml\n").unwrap();
+    let (example, _) = after.split_once("```").unwrap();
+    Declaration::parse(example, "docs/declaration.md").unwrap_or_else(|error| panic!("{error}"));
+}
+
 proptest! {
     #[test]
     fn arbitrary_text_does_not_panic(text in "\\PC{0,200}") {
