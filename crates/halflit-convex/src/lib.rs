@@ -10,6 +10,7 @@ pub mod kernel;
 pub mod loss;
 mod math;
 mod rows;
+pub mod solver;
 #[cfg(test)]
 mod testing;
 

@@ -21,11 +21,6 @@ impl Numbers {
         (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    /// Uniform in 0..n.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
     /// A lattice feature; one in eight is zero, one in sixteen extreme.
     pub(crate) fn feature(&mut self) -> i16 {
         match self.next() % 16 {

@@ -178,7 +178,7 @@ fn a_coefficient_does_not_know_its_company() {
         (0..300).map(|row| sums.sum(&weights, &PerRow(smooth), Batch::Only(&[row])).unwrap()).collect();
     let mut numbers = Numbers::new(3);
     for _ in 0..50 {
-        let batch: Vec<u32> = (0..300).filter(|_| numbers.next() % 3 == 0).collect();
+        let batch: Vec<u32> = (0..300).filter(|_| numbers.next().is_multiple_of(3)).collect();
         let mut expected = vec![0; 45];
         batch.iter().for_each(|&row| add(&mut expected, &alone[row as usize]));
         assert_eq!(sums.sum(&weights, &PerRow(smooth), Batch::Only(&batch)).unwrap(), expected);

@@ -316,6 +316,15 @@ impl Loss {
         })
     }
 
+    /// Bound on the loss over the label domain and scores up to `max_abs_score`, for a loss that is never negative; else `None`.
+    pub fn value_bound(&self, max_abs_score: f64) -> Option<f64> {
+        with_scalar!(self.0, loss => loss.value_bound(max_abs_score), form => match form {
+            // log sum e^z - z_y <= log K + max z - z_y
+            Form::Softmax(loss) => Some((loss.classes() as f64).ln() + 2.0 * max_abs_score + 1e-12),
+            _ => None,
+        })
+    }
+
     /// Bound on the second derivative (softmax: on the largest eigenvalue); `None` for losses with a kink.
     pub fn curvature_bound(&self) -> Option<f64> {
         with_scalar!(self.0, loss => loss.curvature_bound(), form => match form {

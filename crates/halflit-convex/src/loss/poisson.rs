@@ -72,6 +72,10 @@ impl ScalarLoss for Poisson {
         self.largest_rate().max(self.max_count)
     }
 
+    fn value_bound(&self, _max_abs_score: f64) -> Option<f64> {
+        None // e^z - y z is negative for large counts
+    }
+
     fn curvature_bound(&self) -> Option<f64> {
         Some(self.largest_rate())
     }

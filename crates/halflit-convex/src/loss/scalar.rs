@@ -26,6 +26,16 @@ pub trait ScalarLoss: Copy + Send + Sync {
     /// Bound on the second derivative; `None` for a loss with a kink.
     fn curvature_bound(&self) -> Option<f64>;
 
+    /// Bound on the loss over the label domain and |z| <= max_abs_score, if the loss is never negative.
+    fn value_bound(&self, max_abs_score: f64) -> Option<f64> {
+        // convex in z and in z - y: the largest value is at a corner
+        let (low, high) = self.label_domain().ends()?;
+        let corners =
+            [(-max_abs_score, low), (-max_abs_score, high), (max_abs_score, low), (max_abs_score, high)];
+        let most = corners.into_iter().map(|(z, y)| self.value(z, y)).fold(0.0, f64::max);
+        Some(most * (1.0 + 1e-12) + 1e-12)
+    }
+
     /// Whether the label enters linearly.
     fn is_canonical(&self) -> bool {
         false

@@ -151,6 +151,19 @@ fn bounds_hold_and_are_reached() {
 }
 
 #[test]
+fn values_stay_within_their_bound() {
+    for loss in registry().iter().filter(|loss| !loss.is_mean()) {
+        let Some(bound) = loss.value_bound(4.01) else { continue };
+        let values: Vec<f64> = labels(loss)
+            .iter()
+            .flat_map(|&label| scores(loss).into_iter().map(move |scores| loss.value(&scores, label)))
+            .collect();
+        assert!(values.iter().all(|value| (0.0..=bound).contains(value)), "{}", loss.name());
+        assert!(values.iter().any(|&value| value >= 0.5 * bound), "{}", loss.name());
+    }
+}
+
+#[test]
 fn conjugates_satisfy_fenchel_young() {
     for loss in registry().iter().filter(|loss| loss.outputs() == 1 && !loss.is_mean()) {
         for label in labels(loss) {

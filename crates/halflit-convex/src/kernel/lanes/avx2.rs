@@ -129,3 +129,10 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
 pub(super) unsafe fn coefficients<R: Rule>(rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
     work.fill(rule, block);
 }
+
+/// # Safety
+/// The processor has AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn run<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}

@@ -179,3 +179,10 @@ unsafe fn tile<const TILE: usize>(
 pub(super) unsafe fn coefficients<R: Rule>(rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
     work.fill(rule, block);
 }
+
+/// # Safety
+/// The processor has the features below.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn run<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}

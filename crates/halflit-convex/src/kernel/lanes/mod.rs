@@ -161,6 +161,12 @@ impl Level {
         }
     }
 
+    /// Runs `work` compiled for this level's vectors, as far as it is inlined. The result is the same: no operation is fused or
+    /// reordered.
+    pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        at_level!(self, run(work), work())
+    }
+
     /// From integer scores to clamped integer coefficients, compiled for this level's vectors.
     ///
     /// Plain IEEE arithmetic row by row: the same bits at every level.
