@@ -125,7 +125,7 @@ impl NoiseSource {
 /// 200 ns) and takes a new operating-system key after a fork; bulk draws compare once per call. Single draws are
 /// therefore slow next to the fills.
 ///
-/// A stream keyed by [`NoiseSource::seeded_for_tests`] is never rekeyed.
+/// A stream keyed by a fixed test seed is never rekeyed.
 ///
 /// # Panics
 ///
