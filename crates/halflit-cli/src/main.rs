@@ -4,14 +4,25 @@
 mod commands;
 mod failure;
 mod files;
+mod progress;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
 /// Train convex models under differential privacy when only part of the data is private.
+///
+/// Declare what is protected (which columns, which rows, whose), and halflit plans, charges a ledger, trains, and writes a model, a certificate that
+/// anyone can check, and a report that a person can read.
 #[derive(Parser)]
-#[command(name = "halflit", version, arg_required_else_help = true)]
+#[command(
+    name = "halflit",
+    version,
+    arg_required_else_help = true,
+    after_help = "A first look:  halflit demo\n\
+                  Your own file: halflit init data.csv; edit privacy.toml; halflit check data.csv; halflit plan data.csv; halflit train data.csv\n\n\
+                  Exit codes: 0 done, 1 it could not be done, 2 wrong input (nothing was written or spent)."
+)]
 struct Cli {
     /// Answer in JSON on standard output.
     #[arg(long, global = true)]
@@ -22,18 +33,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(commands::demo::Args),
+    Init(commands::init::Args),
+    Check(commands::check::Args),
+    Plan(commands::plan::Args),
+    Train(commands::train::Args),
+    Predict(commands::predict::Args),
+    Verify(commands::verify::Args),
+    Ledger(commands::ledger::Args),
     Account(commands::account::Args),
     Calibrate(commands::calibrate::Args),
+    Completions(commands::completions::Args),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = match cli.command {
-        Command::Account(args) => commands::account::run(args, cli.json),
-        Command::Calibrate(args) => commands::calibrate::run(args, cli.json),
+    let Cli { json, command } = Cli::parse();
+    let outcome = match command {
+        Command::Demo(args) => commands::demo::run(args, json),
+        Command::Init(args) => commands::init::run(args, json),
+        Command::Check(args) => commands::check::run(args, json),
+        Command::Plan(args) => commands::plan::run(args, json),
+        Command::Train(args) => commands::train::run(args, json),
+        Command::Predict(args) => commands::predict::run(args, json),
+        Command::Verify(args) => commands::verify::run(args, json),
+        Command::Ledger(args) => commands::ledger::run(args, json),
+        Command::Account(args) => commands::account::run(args, json),
+        Command::Calibrate(args) => commands::calibrate::run(args, json),
+        Command::Completions(args) => commands::completions::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(cli.json),
+        Err(failure) => failure.report(json),
     }
 }

@@ -2,3 +2,14 @@
 
 pub mod account;
 pub mod calibrate;
+pub mod check;
+pub mod completions;
+mod dataset;
+pub mod demo;
+pub mod init;
+pub mod ledger;
+mod options;
+pub mod plan;
+pub mod predict;
+pub mod train;
+pub mod verify;

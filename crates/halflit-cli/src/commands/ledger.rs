@@ -1,0 +1,159 @@
+use crate::Failure;
+use crate::commands::dataset::{Dataset, default_ledger};
+use halflit::Ledger;
+use halflit::ledger::{Outcome, Overview, Standing};
+use halflit::table::Budget;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// See what has been spent on a dataset, and manage its accounts.
+///
+/// Every release on a dataset is recorded in its ledger before the data is touched, and counts in every account: an account is a
+/// relation (who is protected) with a cap. The ledger belongs to the owner of the data; keep it with the data.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List accounts and charges.
+    #[command(after_help = "Example:\n  halflit ledger show patients.csv")]
+    Show(Place),
+    /// Open an account with the relation and the budget of a declaration.
+    #[command(
+        after_help = "Example:\n  halflit ledger open patients.csv --account yearly --epsilon 4 --delta 1e-6"
+    )]
+    Open(Open),
+    /// Close an account: its promise then covers only what was charged until now.
+    Close(Close),
+}
+
+/// Which ledger.
+#[derive(clap::Args)]
+struct Place {
+    /// The data file whose ledger is meant.
+    #[arg(required_unless_present = "ledger")]
+    data: Option<PathBuf>,
+    /// The ledger itself [default: NAME.ledger beside the data].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct Open {
+    #[command(flatten)]
+    dataset: Dataset,
+    /// The name of the new account.
+    #[arg(long)]
+    account: String,
+    /// Its cap [default: the declared budget].
+    #[arg(long)]
+    epsilon: Option<f64>,
+    /// Its cap [default: the declared budget].
+    #[arg(long)]
+    delta: Option<f64>,
+    /// The ledger [default: NAME.ledger beside the data].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct Close {
+    /// The account to close.
+    account: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Place {
+    fn path(&self) -> Result<PathBuf, Failure> {
+        match (&self.ledger, &self.data) {
+            (Some(ledger), _) => Ok(ledger.clone()),
+            (None, Some(data)) => Ok(default_ledger(data)),
+            (None, None) => Err(Failure::BadInput("name a data file, or a ledger with --ledger".to_owned())),
+        }
+    }
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    match args.action {
+        Action::Show(place) => {
+            let ledger = Ledger::open(&place.path()?).map_err(Failure::bad_input)?;
+            let overview = ledger.overview().map_err(Failure::bad_input)?;
+            if json {
+                println!("{}", json!(overview));
+            } else {
+                show(&overview);
+            }
+        }
+        Action::Open(open) => {
+            let declared = open.dataset.declared()?;
+            let budget = declared.declaration().budget();
+            let cap = Budget {
+                epsilon: open.epsilon.unwrap_or(budget.epsilon),
+                delta: open.delta.unwrap_or(budget.delta),
+            };
+            let path = open.ledger.clone().unwrap_or_else(|| default_ledger(&open.dataset.data));
+            let mut ledger = Ledger::open_or_create(&path).map_err(Failure::bad_input)?;
+            ledger.open_account(&open.account, declared.relation(), cap).map_err(Failure::bad_input)?;
+            done(json, &open.account, "opened", &path);
+        }
+        Action::Close(close) => {
+            let path = close.place.path()?;
+            let mut ledger = Ledger::open(&path).map_err(Failure::bad_input)?;
+            ledger.close_account(&close.account).map_err(Failure::bad_input)?;
+            done(json, &close.account, "closed", &path);
+        }
+    }
+    Ok(())
+}
+
+fn done(json: bool, account: &str, what: &str, path: &std::path::Path) {
+    if json {
+        println!("{}", json!({ "account": account, "done": what, "ledger": path }));
+    } else {
+        println!("Account {account} {what} in {}.", path.display());
+    }
+}
+
+fn show(overview: &Overview) {
+    println!("Dataset {}\n\nAccounts", overview.dataset);
+    if overview.accounts.is_empty() {
+        println!("  none yet: the first charge opens one");
+    }
+    for standing in &overview.accounts {
+        println!("  {}", standing_line(standing));
+        println!("      {}", standing.account.relation.sentence());
+    }
+    println!("\nCharges");
+    if overview.charges.is_empty() {
+        println!("  none yet");
+    }
+    for charge in &overview.charges {
+        let outcome = match &charge.outcome {
+            Some(Outcome::Released { model_sha256 }) => {
+                format!("released, model {}", &model_sha256[..model_sha256.len().min(12)])
+            }
+            Some(Outcome::NothingReleased { reason }) => format!("nothing released: {reason}"),
+            None => "no outcome recorded".to_owned(),
+        };
+        println!("  {:>4}  {}  {:<16} {outcome}", charge.number, charge.charged_at, charge.mechanism);
+    }
+}
+
+/// One line on how an account stands.
+pub fn standing_line(standing: &Standing) -> String {
+    let account = &standing.account;
+    let state = if account.is_open { "" } else { " (closed)" };
+    let spent = standing.spent.map_or("a charge has no bounded cost in it".to_owned(), |spent| {
+        format!("spent epsilon {:.4} of {}", spent.upper, account.epsilon)
+    });
+    let left = match (account.is_open, standing.left) {
+        (false, _) => String::new(),
+        (true, Some(left)) => format!(", {left:.3} left for one further Gaussian release"),
+        (true, None) => ", nothing left".to_owned(),
+    };
+    format!("{}{state}: {spent} at delta {:e}{left}", account.name, account.delta)
+}

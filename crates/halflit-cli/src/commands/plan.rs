@@ -1,0 +1,68 @@
+use crate::Failure;
+use crate::commands::dataset::EncodedDataset;
+use crate::commands::options::PlanOptions;
+use halflit::Plans;
+use halflit::plan::Summary;
+use serde_json::json;
+
+/// Show every mechanism that fits the declaration, ranked by predicted error. Nothing is spent.
+///
+/// The predictions are formulas in public constants: good for ranking, not promises. No private cell is read.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  halflit plan patients.csv --epsilon 0.5")]
+pub struct Args {
+    #[command(flatten)]
+    input: EncodedDataset,
+    #[command(flatten)]
+    options: PlanOptions,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    let problem = args.input.problem()?;
+    let request = args.options.request(problem.budget())?;
+    let plans = Plans::new(problem, &request).map_err(Failure::bad_input)?;
+    let budget = plans.budget();
+    let sentence = plans.problem().relation().sentence();
+    let summaries: Vec<Summary> = plans.summaries().cloned().collect();
+    if json {
+        let chosen = plans.best().map_err(Failure::failed)?;
+        println!(
+            "{}",
+            json!({
+                "relation": sentence,
+                "budget": { "epsilon": budget.epsilon, "delta": budget.delta },
+                "candidates": summaries,
+                "epsilon": chosen.epsilon(),
+                "event": chosen.event(),
+            })
+        );
+        return Ok(());
+    }
+    println!("{sentence}\n");
+    println!("Budget: epsilon {}, delta {:e}. Best first:\n", budget.epsilon, budget.delta);
+    println!(
+        "  {:<16} {:<36} {:>10} {:>9} {:>8} {:>11}",
+        "mechanism", "variant", "predicted", "releases", "passes", "noise"
+    );
+    for row in &summaries {
+        println!(
+            "  {:<16} {:<36} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
+            row.mechanism,
+            row.variant,
+            row.predicted_excess,
+            row.releases,
+            row.passes,
+            row.noise_per_release,
+            if row.is_hopeless { "  not worth it" } else { "" }
+        );
+    }
+    println!(
+        "\n`predicted` is the expected excess of the mean loss; `noise` is the standard deviation per coordinate of the mean gradient."
+    );
+    if summaries.iter().all(|row| row.is_hopeless) {
+        println!("No mechanism is predicted to beat the zero model at this budget: it would buy nothing.");
+    } else {
+        println!("Next: halflit train {}", args.input.dataset.data.display());
+    }
+    Ok(())
+}

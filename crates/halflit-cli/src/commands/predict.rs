@@ -1,0 +1,131 @@
+use crate::Failure;
+use crate::files::write_atomically;
+use halflit::Model;
+use halflit::release::Predictions;
+use halflit::table::{OutOfDomain, Table};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Apply a released model to a new file.
+///
+/// Writes one line per row: the predicted class with its probabilities, or the predicted number. The new file belongs to you: nothing about it is
+/// protected here, and nothing is charged.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit predict patients-release/model.json new.csv > predictions.csv\n  halflit predict model.json test.csv --evaluate --out predictions.csv"
+)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// The table to predict: it needs the model's columns.
+    data: PathBuf,
+    /// Where to write the predictions [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Compare with the labels of the file and report accuracy (or R²) and mean loss. Computed from the file without noise: for you, not for
+    /// publication if the file is private.
+    #[arg(long)]
+    evaluate: bool,
+    /// Map cells outside the declared domain into it instead of refusing the file.
+    #[arg(long)]
+    coerce: bool,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    let model = read_model(&args.model)?;
+    let out_of_domain = if args.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
+    let options = model.encoding().read_options(args.evaluate);
+    let table = Table::read(&args.data, &options).map_err(Failure::bad_input)?;
+    let start = Instant::now();
+    let predictions = model.predict(&table, out_of_domain).map_err(Failure::bad_input)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let evaluation = args
+        .evaluate
+        .then(|| model.evaluate(&table, out_of_domain))
+        .transpose()
+        .map_err(Failure::bad_input)?;
+    let csv = as_csv(&predictions, model.encoding().label_name());
+    match &args.out {
+        Some(path) => write_atomically(path, csv.as_bytes())
+            .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))?,
+        // With --evaluate or --json alone the numbers are what was asked for.
+        None if !json && !args.evaluate => {
+            let written = std::io::stdout().write_all(csv.as_bytes());
+            written.or_else(quiet_if_pipe_closed).map_err(Failure::failed)?;
+        }
+        None => {}
+    }
+    if json {
+        println!("{}", json!({ "rows": predictions.len(), "evaluation": evaluation, "out": args.out }));
+        return Ok(());
+    }
+    if let Some(path) = &args.out {
+        println!("Wrote {} predictions to {}.", predictions.len(), path.display());
+    }
+    if let Some(evaluation) = evaluation {
+        if let Some(accuracy) = evaluation.accuracy {
+            println!("accuracy   {accuracy:.4}");
+        }
+        if let Some(r_squared) = evaluation.r_squared {
+            println!("R squared  {r_squared:.4}");
+        }
+        println!("mean loss  {:.4}\nrows       {}", evaluation.mean_loss, evaluation.rows);
+        eprintln!("(computed from the labels of {} without noise)", args.data.display());
+    }
+    eprintln!("({:.1} million rows/s)", predictions.len() as f64 / seconds / 1e6);
+    Ok(())
+}
+
+/// Reads and checks a model file.
+pub fn read_model(path: &std::path::Path) -> Result<Model, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::BadInput(format!("the model {} cannot be read: {error}", path.display()))
+    })?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::BadInput(format!("{} is not a halflit model: {error}", path.display())))
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn quiet_if_pipe_closed(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
+}
+
+fn as_csv(predictions: &Predictions, label: &str) -> String {
+    let mut csv = String::new();
+    match predictions {
+        Predictions::Numbers(numbers) => {
+            csv.push_str(&format!("{}\n", cell(label)));
+            for number in numbers {
+                csv.push_str(&format!("{number}\n"));
+            }
+        }
+        Predictions::Classes { names, classes, probabilities } => {
+            let mut header = vec![cell(label)];
+            if probabilities.is_some() {
+                header.extend(names.iter().map(|name| cell(&format!("probability of {name}"))));
+            }
+            csv.push_str(&header.join(","));
+            csv.push('\n');
+            for (row, &class) in classes.iter().enumerate() {
+                let mut cells = vec![names.get(class).map_or_else(String::new, |name| cell(name))];
+                if let Some(probabilities) = probabilities {
+                    cells.extend(probabilities[row].iter().map(|probability| format!("{probability:.6}")));
+                }
+                csv.push_str(&cells.join(","));
+                csv.push('\n');
+            }
+        }
+    }
+    csv
+}
+
+/// A text as a CSV cell.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

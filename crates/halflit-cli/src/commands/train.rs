@@ -1,0 +1,158 @@
+use crate::Failure;
+use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
+use crate::commands::options::PlanOptions;
+use crate::files::write_folder_atomically;
+use crate::progress::Progress;
+use halflit::ledger::{Outcome, Standing};
+use halflit::noise::NoiseSource;
+use halflit::{Ledger, MechanismError, Plan, Plans, Release};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Train a private model: plan, charge the ledger, run, write model, certificate and report.
+///
+/// The price is recorded in the ledger before any private cell is read. If anything stops the run after that, the charge stays and nothing is
+/// released. The three files appear together or not at all.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit train patients.csv\n  halflit train patients.csv --epsilon 0.5 --out half-budget\n  halflit train clicks.parquet --sampling-rate 1/64 --steps 2000"
+)]
+pub struct Args {
+    #[command(flatten)]
+    input: EncodedDataset,
+    #[command(flatten)]
+    options: PlanOptions,
+    /// The ledger of the dataset [default: NAME.ledger beside the data].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// The folder to write; it must not exist [default: NAME-release beside the data].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    let data = &args.input.dataset.data;
+    let out = args.out.clone().unwrap_or_else(|| default_release(data));
+    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    must_be_free(&out)?;
+
+    let problem = args.input.problem()?;
+    let request = args.options.request(problem.budget())?;
+    let plan = Plans::new(problem, &request).and_then(Plans::best).map_err(Failure::bad_input)?;
+    if !json {
+        println!("{}\n", plan.relation().sentence());
+        let summary = plan.summary();
+        println!("{}: {}, {} noisy releases.", summary.mechanism, summary.variant, summary.releases);
+    }
+    let trained = train(plan, &ledger_path, &out)?;
+    trained.print(&ledger_path, &out, json);
+    Ok(())
+}
+
+/// A release on disk, and how the accounts stand after it.
+pub struct Trained {
+    pub release: Release,
+    pub standings: Vec<Standing>,
+    seconds: f64,
+    unit_steps: f64,
+}
+
+/// Charges, runs, writes: in this order.
+pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Failure> {
+    let unit_steps = plan.summary().passes * plan.problem().private_units() as f64;
+    let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
+    let mut progress = Progress::new("training");
+    let mut ledger = Ledger::open_or_create(ledger_path).map_err(Failure::bad_input)?;
+
+    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let charge = charged.receipt().charge;
+    let start = Instant::now();
+    let output = match charged.run(&mut noise, &mut progress) {
+        Ok(output) => output,
+        Err(error) => {
+            let reason =
+                if matches!(error, MechanismError::Interrupted) { "interrupted" } else { "the run failed" };
+            let outcome = Outcome::NothingReleased { reason: reason.to_owned() };
+            ledger.record_outcome(charge, outcome).map_err(Failure::failed)?;
+            return Err(Failure::Failed(error.to_string()));
+        }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let standings = ledger.overview().map_err(Failure::failed)?.accounts;
+    let release = output.release(&standings).map_err(Failure::failed)?;
+    write_folder_atomically(
+        out,
+        &[
+            ("model.json", release.model_json.as_bytes()),
+            ("certificate.json", release.certificate_json.as_bytes()),
+            ("report.html", release.report_html.as_bytes()),
+        ],
+    )
+    .map_err(|error| {
+        Failure::Failed(format!(
+            "{} cannot be written: {error}; the charge stays in the ledger",
+            out.display()
+        ))
+    })?;
+    let outcome = Outcome::Released { model_sha256: release.certificate.model_sha256.clone() };
+    ledger.record_outcome(charge, outcome).map_err(Failure::failed)?;
+    Ok(Trained { release, standings, seconds, unit_steps })
+}
+
+impl Trained {
+    fn print(&self, ledger: &Path, out: &Path, json: bool) {
+        let guarantee = self.release.certificate.guarantee;
+        if json {
+            println!(
+                "{}",
+                json!({
+                    "folder": out,
+                    "ledger": ledger,
+                    "guarantee": guarantee,
+                    "sentence": self.release.certificate.sentence,
+                    "charge": self.release.certificate.charge,
+                    "mechanism": self.release.certificate.mechanism,
+                    "accounts": self.standings,
+                })
+            );
+            return;
+        }
+        println!(
+            "Spent epsilon {:.4} at delta {:e}; charge {} in {}.",
+            guarantee.accountant.upper,
+            guarantee.delta,
+            self.release.certificate.charge,
+            ledger.display()
+        );
+        for standing in self.standings.iter().filter(|standing| standing.account.is_open) {
+            println!("Account {}.", crate::commands::ledger::standing_line(standing));
+        }
+        println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/report.html.", out.display());
+        // For the owner at the terminal; not part of the release.
+        eprintln!("({:.2} s, {:.1} million units/s)", self.seconds, self.unit_steps / self.seconds / 1e6);
+    }
+}
+
+/// Refuses a folder that is taken, before anything is spent.
+pub fn must_be_free(out: &Path) -> Result<(), Failure> {
+    let is_taken = match std::fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => out.exists(),
+    };
+    if is_taken {
+        return Err(Failure::BadInput(format!(
+            "{} exists already; choose another folder with --out, or move it away (nothing was spent)",
+            out.display()
+        )));
+    }
+    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Err(Failure::BadInput(format!(
+            "{} cannot be made: the folder {} does not exist (nothing was spent)",
+            out.display(),
+            parent.display()
+        )));
+    }
+    Ok(())
+}

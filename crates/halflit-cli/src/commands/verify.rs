@@ -1,0 +1,55 @@
+use crate::Failure;
+use halflit::Certificate;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Recompute a certificate's promise from the file alone.
+///
+/// Rebuilds the event from the mechanism's own numbers, prices it again, and compares with what is claimed. With --model also checks that the
+/// model file is the certified one. Exit code 1 if anything does not hold.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  halflit verify patients-release/certificate.json --model patients-release/model.json"
+)]
+pub struct Args {
+    /// The certificate.
+    certificate: PathBuf,
+    /// The model it belongs to.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    let path = args.certificate.display();
+    let text = std::fs::read_to_string(&args.certificate)
+        .map_err(|error| Failure::BadInput(format!("the certificate {path} cannot be read: {error}")))?;
+    let certificate: Certificate = serde_json::from_str(&text)
+        .map_err(|error| Failure::Failed(format!("{path} is not a valid certificate: {error}")))?;
+    let verified = certificate.verify().map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
+    if let Some(model) = &args.model {
+        let bytes = std::fs::read(model).map_err(|error| {
+            Failure::BadInput(format!("the model {} cannot be read: {error}", model.display()))
+        })?;
+        if !certificate.is_for_model(&bytes) {
+            return Err(Failure::Failed(format!(
+                "{} is not the model that {path} certifies",
+                model.display()
+            )));
+        }
+    }
+    if json {
+        println!("{}", json!({ "valid": true, "verified": verified, "model_checked": args.model.is_some() }));
+        return Ok(());
+    }
+    println!("The certificate holds: epsilon {} at delta {:e}.", verified.epsilon, verified.delta);
+    println!("{}", verified.sentence);
+    println!(
+        "Recomputed epsilon lies between {:.6} and {:.6}.",
+        verified.recomputed_epsilon.lower, verified.recomputed_epsilon.upper
+    );
+    match args.model {
+        Some(model) => println!("{} is the certified model.", model.display()),
+        None => println!("The model was not checked: add --model model.json."),
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The mechanisms, one folder each, named by what they perturb; and what they have in common.
+
+pub mod noisy_gradient;
+
+use crate::plan::{Request, Summary};
+use crate::problem::Problem;
+use crate::release::Numerics;
+use halflit_convex::kernel::KernelError;
+use halflit_convex::{DomainError, RowsError};
+use halflit_noise::{LatticeError, NoiseError, NoiseSource};
+use halflit_privacy::calibrate::{Budget, CalibrationError};
+use halflit_privacy::{Change, Event, ParameterError};
+use halflit_table::Unsealed;
+use noisy_gradient::Centre;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::ControlFlow;
+
+/// Why a mechanism could not be planned or run. None of these depends on a private cell.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MechanismError {
+    /// A parameter that must be positive is not.
+    #[error("{name} = {value}: must be a finite number above 0")]
+    NotPositive {
+        /// Which parameter.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// The midrange centre has nothing to stand on.
+    #[error(
+        "the midrange centre needs a public feature, and every feature is sensitive; use the centre zero, or declare \
+         visibility = \"public\" for a column that really is"
+    )]
+    NoPublicFeature,
+    /// The accountant refused a number.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// No noise fits the budget.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+    /// No lattice fits the plan.
+    #[error(transparent)]
+    Lattice(#[from] LatticeError),
+    /// A pass was refused: shapes or sizes.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Rows could not be laid out.
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+    /// The declared ball is no ball.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// The operating system gave no randomness.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
+    /// The caller asked to stop.
+    #[error("interrupted: nothing is released, and the charge stays in the ledger")]
+    Interrupted,
+}
+
+impl MechanismError {
+    pub(crate) fn not_positive(name: &'static str, value: f64) -> Self {
+        MechanismError::NotPositive { name, value }
+    }
+}
+
+/// Sees how far a run is, and may stop it.
+pub trait Watch {
+    /// Called before every step and once at the end. Breaking stops the run; the charge stays.
+    fn progress(&mut self, done: u64, total: u64) -> ControlFlow<()>;
+}
+
+/// Watches nothing.
+impl Watch for () {
+    fn progress(&mut self, _done: u64, _total: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Numbers of a certificate that do not belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inconsistency {
+    /// Which field.
+    pub field: &'static str,
+    /// What it should be.
+    pub expected: &'static str,
+}
+
+impl Inconsistency {
+    pub(crate) fn new(field: &'static str, expected: &'static str) -> Self {
+        Inconsistency { field, expected }
+    }
+}
+
+impl fmt::Display for Inconsistency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} must be {}", self.field, self.expected)
+    }
+}
+
+/// What a certificate says about the mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum Statement {
+    /// Descent along noisy gradients.
+    NoisyGradient(noisy_gradient::Statement),
+}
+
+impl Statement {
+    /// The event that the run was.
+    pub fn event(&self) -> Result<Event, ParameterError> {
+        match self {
+            Statement::NoisyGradient(statement) => statement.event(),
+        }
+    }
+
+    /// Checks that the numbers belong together.
+    pub fn check(&self) -> Result<(), Inconsistency> {
+        match self {
+            Statement::NoisyGradient(statement) => statement.check(),
+        }
+    }
+
+    /// The kind of change that the noise was calibrated for.
+    pub fn change(&self) -> Option<Change> {
+        match self {
+            Statement::NoisyGradient(statement) => Some(statement.change),
+        }
+    }
+
+    /// Where the mechanism comes from.
+    pub fn citation(&self) -> &'static str {
+        match self {
+            Statement::NoisyGradient(_) => noisy_gradient::CITATION,
+        }
+    }
+
+    /// How the private sum met its noise.
+    pub fn numerics(&self) -> Numerics {
+        match self {
+            Statement::NoisyGradient(_) => Numerics::ExactLattice,
+        }
+    }
+}
+
+/// A planned mechanism.
+#[derive(Clone, Debug)]
+pub enum MechanismPlan {
+    /// Descent along noisy gradients.
+    NoisyGradient(noisy_gradient::Plan),
+}
+
+impl MechanismPlan {
+    /// Every variant that the request leaves open, planned for the budget.
+    pub(crate) fn candidates(
+        problem: &Problem,
+        request: &Request,
+        budget: Budget,
+    ) -> Vec<Result<MechanismPlan, MechanismError>> {
+        let centres = match request.centre {
+            Some(centre) => vec![Some(centre)],
+            None => vec![None, Some(Centre::Zero)],
+        };
+        let mut candidates: Vec<Result<MechanismPlan, MechanismError>> = Vec::new();
+        for centre in centres {
+            let params = noisy_gradient::Params { centre, ..request.into() };
+            let planned = noisy_gradient::Plan::new(problem, &params, budget);
+            // With no public column the default centre is zero already.
+            let is_repeated = centre == Some(Centre::Zero)
+                && candidates
+                    .iter()
+                    .flatten()
+                    .any(|MechanismPlan::NoisyGradient(plan)| plan.centre() == Centre::Zero);
+            if !is_repeated {
+                candidates.push(planned.map(MechanismPlan::NoisyGradient));
+            }
+        }
+        candidates
+    }
+
+    pub(crate) fn summary(&self, problem: &Problem) -> Summary {
+        match self {
+            MechanismPlan::NoisyGradient(plan) => plan.summary(problem),
+        }
+    }
+
+    pub(crate) fn statement(&self, problem: &Problem) -> Statement {
+        match self {
+            MechanismPlan::NoisyGradient(plan) => Statement::NoisyGradient(plan.statement(problem)),
+        }
+    }
+
+    /// How what was not declared was chosen.
+    pub(crate) fn choices(&self) -> &'static str {
+        match self {
+            MechanismPlan::NoisyGradient(_) => noisy_gradient::CHOICES,
+        }
+    }
+
+    pub(crate) fn run(
+        &self,
+        problem: &Problem,
+        token: &Unsealed,
+        source: &mut NoiseSource,
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<f64>, MechanismError> {
+        match self {
+            MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The table unsealed and laid out for the kernel: what is summed under the clamp, what is known, what is public.
+
+use super::Split;
+use crate::problem::{Problem, UnitWeighting};
+use halflit_convex::{DenseRows, Loss, Rows, RowsError, SparseRows};
+use halflit_table::{PublicFeatures, Units, Unsealed};
+use std::borrow::Cow;
+
+/// Everything the passes of one run read.
+pub(super) struct Layout<'a> {
+    pub loss: Loss,
+    pub split: Split,
+    pub hidden: Part<'a>,
+    /// Where each unit's rows start in the hidden part; none if every row is a unit.
+    pub hidden_offsets: Option<Vec<usize>>,
+    /// The public features of the private rows, in the same order; none if nothing is known.
+    pub known: Option<Part<'a>>,
+    /// Where each unit's rows start in the known part; none if every row is a unit.
+    pub known_offsets: Option<Vec<usize>>,
+    pub public: Part<'a>,
+    pub rows_per_unit: u64,
+}
+
+/// Rows with their labels and weights.
+pub(super) struct Part<'a> {
+    pub rows: Cow<'a, Rows>,
+    pub labels: Cow<'a, [f64]>,
+    /// One weight per row, or 1 for every row.
+    pub weights: Option<Vec<f64>>,
+}
+
+impl<'a> Layout<'a> {
+    /// Opens the sealed cells: the ledger has been charged.
+    pub fn open(problem: &'a Problem, token: &Unsealed, split: Split) -> Result<Self, RowsError> {
+        let encoded = problem.encoded();
+        let rows = encoded.private_rows().open(token);
+        let labels = encoded.private_labels().open(token).as_slice();
+        let offsets = match encoded.private_units().open(token) {
+            Units::Rows(_) => None,
+            Units::Users { offsets } => Some(offsets.clone()),
+        };
+        let weights = offsets.as_deref().map(|offsets| row_weights(problem.unit_weighting(), offsets));
+        let (public_rows, public_labels) = problem.public_data();
+        let public =
+            Part { rows: Cow::Borrowed(public_rows), labels: Cow::Borrowed(public_labels), weights: None };
+
+        let plain =
+            Part { rows: Cow::Borrowed(rows), labels: Cow::Borrowed(labels), weights: weights.clone() };
+        let rows_per_unit = problem.rows_per_unit();
+        let mut layout = Layout {
+            loss: problem.loss(),
+            split,
+            hidden: plain,
+            hidden_offsets: offsets.clone(),
+            known: None,
+            known_offsets: offsets.clone(),
+            public,
+            rows_per_unit,
+        };
+        match split {
+            Split::NothingKnown => {}
+            Split::FeaturesKnown => {
+                layout.known = Some(Part { rows: Cow::Borrowed(rows), labels: Cow::Borrowed(&[]), weights })
+            }
+            Split::SomeFeaturesKnown { .. } => {
+                let public_rows = match encoded.public_view()?.features {
+                    PublicFeatures::All(rows) => rows.clone(),
+                    PublicFeatures::Some(rows) => rows,
+                    PublicFeatures::None => Rows::Sparse(SparseRows::new(rows.width())?),
+                };
+                layout.hidden = Part {
+                    rows: Cow::Owned(interleaved(rows, &public_rows)?),
+                    labels: Cow::Owned(twice(labels)),
+                    weights: weights.as_deref().map(twice),
+                };
+                let units = offsets.unwrap_or_else(|| (0..=rows.len()).collect());
+                layout.hidden_offsets = Some(units.iter().map(|start| 2 * start).collect());
+                layout.rows_per_unit = 2 * rows_per_unit;
+                layout.known =
+                    Some(Part { rows: Cow::Owned(public_rows), labels: Cow::Borrowed(labels), weights });
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Number of units in this table.
+    pub fn units(&self) -> usize {
+        match &self.hidden_offsets {
+            Some(offsets) => offsets.len() - 1,
+            None => self.hidden.rows.len(),
+        }
+    }
+
+    /// The known part's rows of a batch of units.
+    pub fn known_rows_of(&self, units: &[u32]) -> Vec<u32> {
+        match &self.known_offsets {
+            None => units.to_vec(),
+            Some(offsets) => units
+                .iter()
+                .flat_map(|&unit| offsets[unit as usize] as u32..offsets[unit as usize + 1] as u32)
+                .collect(),
+        }
+    }
+}
+
+/// What each row counts inside its unit.
+fn row_weights(weighting: UnitWeighting, offsets: &[usize]) -> Vec<f64> {
+    offsets
+        .windows(2)
+        .flat_map(|unit| {
+            let rows = unit[1] - unit[0];
+            let weight = match weighting {
+                UnitWeighting::SingleRow => 1.0,
+                UnitWeighting::Mean => 1.0 / rows as f64,
+                UnitWeighting::Share { rows_per_user } => 1.0 / rows_per_user as f64,
+            };
+            std::iter::repeat_n(weight, rows)
+        })
+        .collect()
+}
+
+/// Row 2i is row i of `rows`, row 2i + 1 its public part: together they form a unit's gradient and its centre.
+fn interleaved(rows: &Rows, public: &Rows) -> Result<Rows, RowsError> {
+    match (rows, public) {
+        (Rows::Sparse(rows), Rows::Sparse(public)) => {
+            let entries = rows.entries() + public.entries();
+            let mut both = SparseRows::with_capacity(rows.width(), 2 * rows.len(), entries)?;
+            let (mut columns, mut values) = (Vec::new(), Vec::new());
+            for index in 0..rows.len() {
+                for row in [rows.row(index), public.row(index)] {
+                    columns.clear();
+                    values.clear();
+                    for (column, value) in row.iter() {
+                        columns.push(column as u32);
+                        values.push(value);
+                    }
+                    both.push_row(&columns, &values)?;
+                }
+            }
+            Ok(Rows::Sparse(both))
+        }
+        _ => {
+            let mut both = DenseRows::with_capacity(rows.width(), 2 * rows.len())?;
+            for index in 0..rows.len() {
+                both.push_row(&rows.dense_row(index)?)?;
+                both.push_row(&public.dense_row(index)?)?;
+            }
+            Ok(Rows::Dense(both))
+        }
+    }
+}
+
+/// Every entry two times in a row.
+fn twice(values: &[f64]) -> Vec<f64> {
+    values.iter().flat_map(|&value| [value, value]).collect()
+}

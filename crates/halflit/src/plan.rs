@@ -1,0 +1,213 @@
+//! Planning: every mechanism that supports the declared relation, priced and ranked by predicted error. No private cell is read.
+
+use crate::mechanisms::noisy_gradient::{self, Centre};
+use crate::mechanisms::{MechanismError, MechanismPlan};
+use crate::problem::Problem;
+use halflit_noise::Probability;
+use halflit_privacy::{AccountingError, Delta, Event, Interval, ParameterError, Profile, Relation};
+use halflit_table::Budget;
+use serde::Serialize;
+
+/// What a caller may fix; the rest is chosen from public facts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// What this release may spend; by default the declared budget.
+    pub budget: Option<Budget>,
+    /// The mechanism to take; by default the one with the smallest predicted error.
+    pub mechanism: Option<String>,
+    /// The centre of `noisy_gradient`.
+    pub centre: Option<Centre>,
+    /// The sampling rate of `noisy_gradient`.
+    pub sampling_rate: Option<Probability>,
+    /// The number of steps of `noisy_gradient`.
+    pub steps: Option<u64>,
+    /// The clip norm of `noisy_gradient`.
+    pub clip_norm: Option<f64>,
+}
+
+/// Why nothing could be planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A mechanism refused.
+    #[error(transparent)]
+    Mechanism(#[from] MechanismError),
+    /// There is no such mechanism for this problem.
+    #[error("there is no mechanism {wanted} for this declaration; there are: {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// An event could not be priced.
+    #[error(transparent)]
+    Accounting(#[from] AccountingError),
+    /// A number outside its range.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+}
+
+/// The candidates for a problem, best first.
+#[derive(Debug)]
+pub struct Plans {
+    problem: Problem,
+    budget: Budget,
+    candidates: Vec<Candidate>,
+}
+
+/// One way to solve the problem.
+#[derive(Debug)]
+pub struct Candidate {
+    mechanism: MechanismPlan,
+    summary: Summary,
+}
+
+/// A candidate as shown in a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The mechanism's name.
+    pub mechanism: String,
+    /// What distinguishes this candidate.
+    pub variant: String,
+    /// Predicted excess of the mean loss over the best model: a formula in public constants, good for ranking.
+    pub predicted_excess: f64,
+    /// Number of noisy releases.
+    pub releases: u64,
+    /// Passes over the table.
+    pub passes: f64,
+    /// Noise standard deviation of each coordinate of the mean gradient, per release.
+    pub noise_per_release: f64,
+    /// Whether the prediction says that the zero model does as well.
+    pub is_hopeless: bool,
+}
+
+impl Plans {
+    /// Plans every candidate that the request allows.
+    ///
+    /// # Errors
+    /// The first refusal if no candidate is left.
+    pub fn new(problem: Problem, request: &Request) -> Result<Self, PlanError> {
+        let budget = request.budget.unwrap_or(problem.budget());
+        let target = halflit_privacy::calibrate::Budget {
+            epsilon: halflit_privacy::Epsilon::new(budget.epsilon)?,
+            delta: Delta::new(budget.delta)?,
+        };
+        let mut candidates = Vec::new();
+        let mut refusal = None;
+        for mechanism in MechanismPlan::candidates(&problem, request, target) {
+            match mechanism {
+                Ok(mechanism) => {
+                    let summary = mechanism.summary(&problem);
+                    candidates.push(Candidate { mechanism, summary });
+                }
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        match refusal {
+            Some(error) if candidates.is_empty() => return Err(error.into()),
+            _ => {}
+        }
+        if let Some(wanted) = &request.mechanism {
+            let known: Vec<String> =
+                candidates.iter().map(|candidate| candidate.summary.mechanism.clone()).collect();
+            candidates.retain(|candidate| candidate.summary.mechanism == *wanted);
+            if candidates.is_empty() {
+                return Err(PlanError::Unknown { wanted: wanted.clone(), known });
+            }
+        }
+        candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
+        Ok(Plans { problem, budget, candidates })
+    }
+
+    /// The candidates, best first.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.candidates.iter().map(|candidate| &candidate.summary)
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// What the release may spend.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Takes the best candidate.
+    pub fn best(self) -> Result<Plan, PlanError> {
+        let Plans { problem, budget, candidates } = self;
+        let Some(Candidate { mechanism, summary }) = candidates.into_iter().next() else {
+            return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
+        };
+        let event = mechanism.statement(&problem).event()?;
+        let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
+        Ok(Plan { problem, mechanism, summary, event, budget, epsilon })
+    }
+}
+
+/// A mechanism chosen, calibrated and priced. It cannot run: that takes a charge.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) problem: Problem,
+    pub(crate) mechanism: MechanismPlan,
+    summary: Summary,
+    event: Event,
+    budget: Budget,
+    epsilon: Interval,
+}
+
+impl Plan {
+    /// Which tables must be indistinguishable.
+    pub fn relation(&self) -> &Relation {
+        self.problem.relation()
+    }
+
+    /// What will happen, as the accountant sees it.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// What the release may spend.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// The declared budget: the cap of the account that a first charge opens.
+    pub fn declared_budget(&self) -> Budget {
+        self.problem.budget()
+    }
+
+    /// The accountant's interval for epsilon at the budget's delta.
+    pub fn epsilon(&self) -> Interval {
+        self.epsilon
+    }
+
+    /// The mechanism's name.
+    pub fn mechanism_name(&self) -> &str {
+        &self.summary.mechanism
+    }
+
+    /// The plan as shown in a table.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+/// The parameters that a request fixes for `noisy_gradient`.
+impl From<&Request> for noisy_gradient::Params {
+    fn from(request: &Request) -> Self {
+        noisy_gradient::Params {
+            centre: request.centre,
+            sampling_rate: request.sampling_rate,
+            steps: request.steps,
+            clip_norm: request.clip_norm,
+        }
+    }
+}

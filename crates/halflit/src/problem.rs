@@ -1,0 +1,203 @@
+//! What is to be learned: a sealed table, a loss, a domain, and the constants that the code enforces.
+
+use halflit_convex::{FEATURE_BITS, Interval, Loss, LossError, LossSpec, Rows};
+use halflit_privacy::{Relation, Unit};
+use halflit_table::{
+    Budget, Declaration, Declared, DeclaredLoss, EncodeError, EncodedTable, Encoding, LabelEncoding,
+    OutOfDomain, PublicFacts, Regularization,
+};
+
+/// The most rows of one user that count when the declaration names no limit. A constant, so that no unit's contribution depends
+/// on how many rows another one has.
+pub const MOST_ROWS_PER_USER: u64 = 1 << 24;
+
+/// Why no problem could be posed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// Cells outside their declared domains. For the data owner: it names cells.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The declared loss has a parameter outside its range.
+    #[error("{0}; correct [task] in the declaration")]
+    Loss(#[from] LossError),
+}
+
+/// A learning problem on a declared table.
+///
+/// Minimise, over weights w (one vector, or one per class),
+///
+/// ```text
+/// (1/W) ( sum over private units u of loss_u(w)  +  v * sum over public rows i of loss_i(w) )  +  (lambda/2) ||w||^2
+/// ```
+///
+/// where a row unit has its row's loss, a user unit the mean loss of its rows (or, with a declared `rows_per_user` M, the sum over at
+/// most M rows divided by M), v is [`Problem::public_row_weight`] and W is [`Problem::total_weight`], both public constants.
+#[derive(Debug)]
+pub struct Problem {
+    encoded: EncodedTable,
+    declaration: Declaration,
+    loss: Loss,
+}
+
+impl Problem {
+    /// Encodes and seals the table, and checks the loss.
+    ///
+    /// # Errors
+    /// [`ProblemError::Encode`] if cells lie outside their domains and are not to be coerced.
+    pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, ProblemError> {
+        let encoded = declared.encode(out_of_domain)?;
+        let declaration = declared.declaration().clone();
+        let loss = Loss::new(loss_spec(declaration.task().loss, encoded.encoding().label()))?;
+        Ok(Problem { encoded, declaration, loss })
+    }
+
+    /// Which tables must be indistinguishable.
+    pub fn relation(&self) -> &Relation {
+        self.declaration.relation()
+    }
+
+    /// What everyone may know about the table.
+    pub fn facts(&self) -> &PublicFacts {
+        self.encoded.facts()
+    }
+
+    /// The declared budget.
+    pub fn budget(&self) -> Budget {
+        self.declaration.budget()
+    }
+
+    /// The encoded table; its private part is sealed.
+    pub fn encoded(&self) -> &EncodedTable {
+        &self.encoded
+    }
+
+    /// How cells became rows.
+    pub fn encoding(&self) -> &Encoding {
+        self.encoded.encoding()
+    }
+
+    /// The loss of one row, on encoded labels.
+    pub fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// The declared l2 penalty.
+    pub fn regularization(&self) -> Regularization {
+        self.declaration.task().regularization
+    }
+
+    /// The declared radius of the ball that the weights stay in.
+    pub fn radius(&self) -> Option<f64> {
+        self.declaration.task().radius
+    }
+
+    /// Number of weights: coordinates of a row times outputs of the loss.
+    pub fn dimension(&self) -> usize {
+        self.encoding().width() * self.loss.outputs()
+    }
+
+    /// Number of protected units: public under replace, a declared constant under zero-out.
+    pub fn private_units(&self) -> u64 {
+        self.facts().private_units
+    }
+
+    /// Largest possible norm of a row.
+    pub fn row_norm_bound(&self) -> f64 {
+        self.facts().row_norm_bound
+    }
+
+    /// Largest possible norm of a row in feature units, rounded up.
+    pub fn integer_row_norm_bound(&self) -> u64 {
+        let square = self.facts().largest_squared_norm;
+        let root = square.isqrt();
+        if root * root == square { root } else { root + 1 }
+    }
+
+    /// How a unit's rows are weighed inside the unit.
+    pub fn unit_weighting(&self) -> UnitWeighting {
+        match (self.relation().unit(), self.facts().rows_per_user) {
+            (Unit::Row, _) => UnitWeighting::SingleRow,
+            (Unit::User { .. }, None) => UnitWeighting::Mean,
+            (Unit::User { .. }, Some(most)) => UnitWeighting::Share { rows_per_user: most },
+        }
+    }
+
+    /// The most rows of one unit: declared, or a constant.
+    pub fn rows_per_unit(&self) -> u64 {
+        match self.unit_weighting() {
+            UnitWeighting::SingleRow => 1,
+            UnitWeighting::Mean => MOST_ROWS_PER_USER,
+            UnitWeighting::Share { rows_per_user } => rows_per_user,
+        }
+    }
+
+    /// What a public row counts, next to a private unit that counts 1: as much as a private row does, as far as that is public.
+    pub fn public_row_weight(&self) -> f64 {
+        let facts = self.facts();
+        match self.unit_weighting() {
+            UnitWeighting::SingleRow => 1.0,
+            UnitWeighting::Share { rows_per_user } => 1.0 / rows_per_user as f64,
+            UnitWeighting::Mean => match facts.private_rows {
+                Some(rows) => facts.private_units as f64 / rows.max(1) as f64,
+                None => 1.0,
+            },
+        }
+    }
+
+    /// W: the sum of all weights, a public constant.
+    pub fn total_weight(&self) -> f64 {
+        self.private_units() as f64 + self.public_row_weight() * self.facts().public_rows as f64
+    }
+
+    /// The public rows with their labels.
+    pub fn public_data(&self) -> (&Rows, &[f64]) {
+        (self.encoded.public_rows(), self.encoded.public_labels())
+    }
+}
+
+/// How the rows of a unit share its weight of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitWeighting {
+    /// The unit is a row.
+    SingleRow,
+    /// Each of a user's m rows counts 1/m.
+    Mean,
+    /// Each of a user's rows counts 1/M, for a declared largest number M.
+    Share {
+        /// M.
+        rows_per_user: u64,
+    },
+}
+
+/// What one feature unit is worth.
+pub const FEATURE_UNIT: f64 = 1.0 / (1u32 << FEATURE_BITS) as f64;
+
+/// The loss on encoded labels: regression labels are scaled to [-1, 1], so thresholds in label units shrink alike.
+fn loss_spec(declared: DeclaredLoss, label: &LabelEncoding) -> LossSpec {
+    let labels = Interval::UNIT;
+    let scaled = |threshold: f64| match label {
+        LabelEncoding::Scaled { low, high } => 2.0 * threshold / (high - low),
+        _ => threshold,
+    };
+    match declared {
+        DeclaredLoss::Logistic => LossSpec::Logistic,
+        DeclaredLoss::Softmax => LossSpec::Softmax { classes: label.classes().map_or(0, <[String]>::len) },
+        DeclaredLoss::Hinge => LossSpec::Hinge,
+        DeclaredLoss::SmoothedHinge { smoothing } => LossSpec::SmoothedHinge { smoothing },
+        DeclaredLoss::Squared => LossSpec::Squared { labels },
+        DeclaredLoss::Huber { threshold } => LossSpec::Huber { threshold: scaled(threshold), labels },
+        DeclaredLoss::PseudoHuber { threshold } => {
+            LossSpec::PseudoHuber { threshold: scaled(threshold), labels }
+        }
+        DeclaredLoss::Absolute => LossSpec::Absolute { labels },
+        DeclaredLoss::Quantile { quantile } => LossSpec::Quantile { level: quantile, labels },
+        DeclaredLoss::Poisson { max_abs_score } => {
+            let max_count = match label {
+                LabelEncoding::Counts { high, .. } => *high,
+                _ => 0.0,
+            };
+            LossSpec::Poisson { max_count, max_abs_score }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The certificate: what was promised, what was done, and everything needed to check the one against the other.
+
+use crate::digest::sha256;
+use crate::mechanisms::Statement;
+use halflit_privacy::{
+    AccountingError, Delta, Epsilon, Event, Interval, ParameterError, Profile, ProfilePoint, Relation,
+};
+use serde::{Deserialize, Serialize};
+
+/// Format of `certificate.json`; grows when its meaning changes.
+pub const CERTIFICATE_FORMAT: u32 = 1;
+
+/// How many points of the profile a certificate lists.
+pub const PROFILE_POINTS: usize = 20;
+
+/// The statement that goes with a release.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// The format; [`CERTIFICATE_FORMAT`].
+    pub halflit_certificate: u32,
+    /// What wrote it.
+    pub software: String,
+    /// When the charge was recorded, UTC.
+    pub charged_at: String,
+    /// The ledger's random id of the dataset.
+    pub dataset: String,
+    /// Number of the charge in the ledger.
+    pub charge: i64,
+    /// Which tables are indistinguishable.
+    pub relation: Relation,
+    /// The same in English.
+    pub sentence: String,
+    /// The promise.
+    pub guarantee: Guarantee,
+    /// Points of the privacy profile: for each epsilon an interval for delta, whose upper end holds.
+    pub profile: Vec<ProfilePoint>,
+    /// The mu of Gaussian differential privacy, where the whole release has one.
+    pub gdp_mu: Option<f64>,
+    /// The rho of zero-concentrated differential privacy, where the whole release has one.
+    pub zcdp_rho: Option<f64>,
+    /// What happened, as the accountant sees it.
+    pub event: Event,
+    /// What the mechanism did: every sensitivity, clip norm, noise scale and rate.
+    pub mechanism: Statement,
+    /// Where the mechanism comes from and where it departs from the source.
+    pub citation: String,
+    /// How sums and noise were computed.
+    pub numerics: Numerics,
+    /// Where the random numbers came from.
+    pub randomness: String,
+    /// How everything that was not declared was chosen.
+    pub hyperparameters: String,
+    /// What the promise rests on besides arithmetic.
+    pub conditions: Vec<String>,
+    /// SHA-256 of the model file.
+    pub model_sha256: String,
+    /// SHA-256 of this certificate with an empty seal.
+    pub seal: String,
+}
+
+/// The promise: (epsilon, delta) under the relation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guarantee {
+    /// The promised epsilon.
+    pub epsilon: f64,
+    /// The promised delta.
+    pub delta: f64,
+    /// What the accountant found for epsilon at that delta: the truth lies inside, the promise is not below its upper end.
+    pub accountant: Interval,
+}
+
+/// How the private sum met its noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numerics {
+    /// Integer sums, integer clamp, exact rounded noise: no floating point between a private value and its noise.
+    ExactLattice,
+    /// A continuous law evaluated in floating point.
+    Idealized,
+    /// No private value was used.
+    NoNoiseNeeded,
+}
+
+/// Randomness from the operating system.
+pub const SYSTEM_RANDOMNESS: &str = "ChaCha12, 256-bit key from the operating system";
+/// Randomness that anyone can repeat.
+pub const SEEDED_RANDOMNESS: &str = "FIXED TEST SEED: THIS RELEASE PROTECTS NOBODY";
+
+/// Why a certificate does not hold.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// Written by a later version.
+    #[error(
+        "certificate format {found} is not known to this version, which reads format {CERTIFICATE_FORMAT}; update halflit"
+    )]
+    Format {
+        /// The file's format.
+        found: u32,
+    },
+    /// The text was changed after it was written.
+    #[error("the certificate was altered: its seal does not match its content")]
+    Seal,
+    /// A field does not follow from the others.
+    #[error(
+        "{field} does not follow from the rest of the certificate: it says {found}, recomputed {expected}"
+    )]
+    Mismatch {
+        /// Which field.
+        field: &'static str,
+        /// What the file says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+    /// The release was made under a fixed seed.
+    #[error(
+        "the release was made under a fixed test seed: its noise is known to everyone and protects nobody"
+    )]
+    Seeded,
+    /// The event holds a number outside its range.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The event cannot be priced.
+    #[error(transparent)]
+    Accounting(#[from] AccountingError),
+}
+
+/// What a verified certificate amounts to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verified {
+    /// The promised epsilon, recomputed to hold.
+    pub epsilon: f64,
+    /// The promised delta.
+    pub delta: f64,
+    /// The recomputed interval for epsilon at that delta.
+    pub recomputed_epsilon: Interval,
+    /// The relation in English.
+    pub sentence: String,
+}
+
+/// Recomputed numbers may differ from the written ones by this share: another build may round differently.
+const TOLERANCE: f64 = 1e-6;
+
+impl Certificate {
+    /// The seal that belongs to the content.
+    pub fn computed_seal(&self) -> String {
+        let unsealed = Certificate { seal: String::new(), ..self.clone() };
+        // A certificate is plain data with text keys: it always serializes.
+        sha256(serde_json::to_string(&unsealed).unwrap_or_default().as_bytes())
+    }
+
+    /// The same certificate under its seal.
+    pub fn sealed(self) -> Self {
+        let seal = self.computed_seal();
+        Certificate { seal, ..self }
+    }
+
+    /// Whether these are the bytes of the certified model file.
+    pub fn is_for_model(&self, model_file: &[u8]) -> bool {
+        self.model_sha256 == sha256(model_file)
+    }
+
+    /// Recomputes the promise from the file alone.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn verify(&self) -> Result<Verified, VerifyError> {
+        if self.halflit_certificate != CERTIFICATE_FORMAT {
+            return Err(VerifyError::Format { found: self.halflit_certificate });
+        }
+        if self.seal != self.computed_seal() {
+            return Err(VerifyError::Seal);
+        }
+        self.mechanism.check().map_err(|inconsistency| VerifyError::Mismatch {
+            field: inconsistency.field,
+            found: "something else".to_owned(),
+            expected: inconsistency.expected.to_owned(),
+        })?;
+        let event = self.mechanism.event()?;
+        same("event", &json(&self.event), &json(&event))?;
+        same("sentence", &self.sentence, &self.relation.sentence())?;
+        if let Some(change) = self.mechanism.change() {
+            same("the mechanism's change", &change.to_string(), &self.relation.change().to_string())?;
+        }
+
+        let profile = Profile::of(&event)?;
+        let Guarantee { epsilon, delta, accountant } = self.guarantee;
+        let recomputed_epsilon = profile.epsilon(Delta::new(delta)?);
+        at_least("guarantee.epsilon", epsilon, recomputed_epsilon.upper)?;
+        at_least("guarantee.accountant.upper", accountant.upper, recomputed_epsilon.upper)?;
+        at_least("guarantee.accountant.lower", recomputed_epsilon.upper, accountant.lower)?;
+        for point in &self.profile {
+            at_least("profile", point.delta.upper, profile.delta(Epsilon::new(point.epsilon)?).upper)?;
+        }
+        for (field, found, expected) in
+            [("gdp_mu", self.gdp_mu, profile.gdp_mu()), ("zcdp_rho", self.zcdp_rho, profile.zcdp_rho())]
+        {
+            match (found, expected) {
+                (Some(found), Some(expected)) => at_least(field, found, expected)?,
+                (None, _) => {}
+                (Some(found), None) => same(field, &found.to_string(), "nothing: the event has none")?,
+            }
+        }
+        if self.randomness == SEEDED_RANDOMNESS {
+            return Err(VerifyError::Seeded);
+        }
+        Ok(Verified { epsilon, delta, recomputed_epsilon, sentence: self.sentence.clone() })
+    }
+}
+
+fn json(event: &Event) -> String {
+    serde_json::to_string(event).unwrap_or_default()
+}
+
+fn same(field: &'static str, found: &str, expected: &str) -> Result<(), VerifyError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(VerifyError::Mismatch { field, found: found.to_owned(), expected: expected.to_owned() })
+}
+
+/// Claims may be larger than what is recomputed, never smaller. NaN is smaller.
+fn at_least(field: &'static str, claimed: f64, recomputed: f64) -> Result<(), VerifyError> {
+    if claimed >= recomputed * (1.0 - TOLERANCE) {
+        return Ok(());
+    }
+    Err(VerifyError::Mismatch {
+        field,
+        found: claimed.to_string(),
+        expected: format!("at least {recomputed}"),
+    })
+}

@@ -1,0 +1,300 @@
+//! The report: one self-contained page that a person can read on a phone, on paper, or in ten years.
+
+use super::certificate::{Certificate, Numerics};
+use super::model::Model;
+use crate::mechanisms::{Statement, noisy_gradient};
+use crate::plot::{Bar, BarChart, LineChart, Scale, Series};
+use crate::release::Left;
+use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
+use halflit_table::{LabelEncoding, PublicFacts};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The most coefficients that the bar plot shows; the table below it has all of them.
+const PLOTTED_COEFFICIENTS: usize = 25;
+
+/// Renders the page.
+pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFacts, left: &[Left]) -> String {
+    let label = model.encoding().label_name();
+    let title = format!("halflit release: a model of {label}");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    p.kicker { "halflit release report" }
+                    h1 { "A private model of " code { (label) } }
+                    p { "Loss " code { (model.loss().name()) } ", " (number(model.encoding().columns().len() as f64)) " columns, "
+                        (number(model.encoding().width() as f64)) " coordinates. Charged " (certificate.charged_at) ", charge "
+                        (certificate.charge) " of dataset " code { (certificate.dataset.chars().take(8).collect::<String>()) } "." }
+                    @if certificate.randomness == super::certificate::SEEDED_RANDOMNESS {
+                        p.alarm { (certificate.randomness) }
+                    }
+                }
+                (protected(certificate, facts))
+                (spent(certificate, left))
+                (noise(certificate, facts))
+                (coefficients(model))
+                (made(certificate))
+                (next())
+                footer { p { (certificate.software) ". The certificate beside this page is what counts; this page explains it." } }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
+    let relation = &certificate.relation;
+    let unit = match relation.unit() {
+        Unit::Row => "one row".to_owned(),
+        Unit::User { id_column } => format!("all private rows of one user (column {id_column})"),
+    };
+    let columns = match relation.sensitive() {
+        SensitiveColumns::All => "all".to_owned(),
+        SensitiveColumns::Named(names) => names.as_slice().join(", "),
+    };
+    let rows = match relation.private_rows() {
+        PrivateRows::All => "all".to_owned(),
+        PrivateRows::Outside(public) => {
+            format!("all except those whose {} is {}", public.column(), public.values().join(" or "))
+        }
+    };
+    let change = match relation.change() {
+        Change::Replace => "replaced by any other values of the declared domain",
+        Change::ZeroOut => "removed: the unit contributes nothing in one of the two tables",
+    };
+    html! {
+        section {
+            h2 { "What is protected" }
+            blockquote { (certificate.sentence) }
+            table {
+                tr { th { "Unit" } td { (unit) } }
+                tr { th { "Sensitive columns" } td { (columns) } }
+                tr { th { "Private rows" } td { (rows) } }
+                tr { th { "The change" } td { (change) } }
+                tr { th { "Protected units" } td { (number(facts.private_units as f64)) } }
+                @if facts.public_rows > 0 {
+                    tr { th { "Public rows" } td { (number(facts.public_rows as f64)) } }
+                }
+            }
+        }
+    }
+}
+
+fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
+    let guarantee = certificate.guarantee;
+    let factor = guarantee.epsilon.exp();
+    let points = |end: fn(&halflit_privacy::Interval) -> f64| {
+        certificate.profile.iter().map(|point| (point.epsilon, end(&point.delta))).collect::<Vec<_>>()
+    };
+    let chart = LineChart {
+        title: "Privacy profile".to_owned(),
+        x_label: "epsilon".to_owned(),
+        y_label: "delta".to_owned(),
+        x_scale: Scale::Linear,
+        y_scale: Scale::Log,
+        series: vec![
+            Series::line("upper bound: what may be claimed", points(|delta| delta.upper)),
+            Series::line("lower bound: no accountant can claim less", points(|delta| delta.lower)).dashed(),
+            Series::line("the promise", vec![(guarantee.epsilon, guarantee.delta)]).marked(),
+        ],
+    };
+    html! {
+        section {
+            h2 { "What was spent" }
+            p.figure { "ε = " (figures(guarantee.epsilon)) ", δ = " (figures(guarantee.delta)) }
+            p { "For every neighbouring pair of tables and every outcome, the chance of the outcome changes by a factor of at most e"
+                sup { "ε" } " = " (figures(factor)) ", except with probability about δ. The accountant's interval for ε at this δ is ["
+                (figures(guarantee.accountant.lower)) ", " (figures(guarantee.accountant.upper)) "]." }
+            @if let Some(mu) = certificate.gdp_mu {
+                p { "The release is " (figures(mu)) "-Gaussian differentially private"
+                    @if let Some(rho) = certificate.zcdp_rho { " and " (figures(rho)) "-zCDP" } "." }
+            }
+            (PreEscaped(chart.to_inline_svg()))
+            @for account in left {
+                p { "Account " code { (account.account) } ": " (account.sentence()) }
+            }
+        }
+    }
+}
+
+fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
+    let Statement::NoisyGradient(statement) = &certificate.mechanism else {
+        return html! {};
+    };
+    let noise_std = statement.noise_std;
+    let sensitivity = statement.clip_norm * statement.change.sensitivity_per_radius();
+    let everyone = statement.clip_norm * statement.units as f64;
+    let total = noise_std * (facts.width as f64).sqrt();
+    let bars = [
+        ("one unit can move the sum by", sensitivity),
+        ("noise, all coordinates", total),
+        ("all units together", everyone),
+    ];
+    let chart = BarChart {
+        title: "Noise against signal, one step (powers of ten)".to_owned(),
+        x_label: "log10 of the l2 norm".to_owned(),
+        bars: bars
+            .map(|(name, value)| Bar { name: name.to_owned(), value: value.log10(), error: None })
+            .to_vec(),
+    };
+    html! {
+        section {
+            h2 { "The noise against the signal" }
+            p { "Each of " (number(statement.steps as f64)) " steps released one noisy gradient sum. One unit can move such a sum by at most "
+                (figures(sensitivity)) " (its contribution is clamped to norm " (figures(statement.clip_norm))
+                "); the noise has standard deviation " (figures(noise_std)) " in every coordinate; all "
+                (number(statement.units as f64)) " units together could move the sum by " (figures(everyone)) "." }
+            (PreEscaped(chart.to_inline_svg()))
+            @if everyone < total {
+                p.alarm { "The noise is larger than anything the data could say: expect a useless model. More data, fewer columns or a larger
+                    budget are needed." }
+            }
+        }
+    }
+}
+
+fn coefficients(model: &Model) -> Markup {
+    let names = model.encoding().coordinate_names();
+    let classes = model.encoding().label().classes();
+    let outputs = model.weights();
+    let mut rows: Vec<(String, f64)> = Vec::new();
+    for (output, weights) in outputs.iter().enumerate() {
+        for (name, &weight) in names.iter().zip(weights) {
+            let name = match classes.filter(|_| outputs.len() > 1) {
+                Some(classes) => format!("{} ← {name}", classes[output]),
+                None => name.clone(),
+            };
+            rows.push((name, weight));
+        }
+    }
+    let mut largest = rows.clone();
+    largest.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    largest.truncate(PLOTTED_COEFFICIENTS);
+    let meaning = match model.encoding().label() {
+        LabelEncoding::Classes { values, .. } if outputs.len() == 1 => {
+            format!("Positive weights speak for {}.", values.last().map_or("", String::as_str))
+        }
+        LabelEncoding::Classes { .. } => "A weight speaks for or against its class.".to_owned(),
+        LabelEncoding::Scaled { low, high } => {
+            format!("Weights are in units of half the label's range [{low}, {high}].")
+        }
+        LabelEncoding::Counts { .. } => "Weights act on the logarithm of the expected count.".to_owned(),
+    };
+    let chart = BarChart {
+        title: format!("The {} largest weights", largest.len()),
+        x_label: "weight".to_owned(),
+        bars: largest.into_iter().map(|(name, value)| Bar { name, value, error: None }).collect(),
+    };
+    html! {
+        section {
+            h2 { "The model" }
+            p { (meaning) " A numeric column runs from −1 at its declared lower bound to 1 at its upper bound; a categorical column has one
+                coordinate per declared value. The weights are noisy: small ones may have the wrong sign." }
+            (PreEscaped(chart.to_inline_svg()))
+            details {
+                summary { "All " (number(rows.len() as f64)) " weights" }
+                table.numbers { @for (name, weight) in &rows { tr { th { (name) } td { (format!("{weight:.4}")) } } } }
+            }
+        }
+    }
+}
+
+fn made(certificate: &Certificate) -> Markup {
+    let numerics = match certificate.numerics {
+        Numerics::ExactLattice => "Sums are exact integers, contributions are clamped in integers, and the noise is an exact rounded normal: no
+            floating point lies between a private value and its noise.",
+        Numerics::Idealized => "The law of the output was evaluated in floating point; the promise assumes ideal arithmetic.",
+        Numerics::NoNoiseNeeded => "No private value was used.",
+    };
+    html! {
+        section {
+            h2 { "How it was made" }
+            p { (certificate.citation) }
+            @if let Statement::NoisyGradient(statement) = &certificate.mechanism {
+                table {
+                    tr { th { "Steps" } td { (number(statement.steps as f64)) } }
+                    tr { th { "Batch" } td { @match statement.sampling_rate {
+                        Some(rate) => { "each unit with probability " (rate.numerator) "/" (rate.denominator) }
+                        None => "every unit in every step" } } }
+                    tr { th { "Centre" } td { @match statement.centre { noisy_gradient::Centre::Zero => "zero", noisy_gradient::Centre::Midrange => "midrange" } } }
+                    tr { th { "Clip norm" } td { (figures(statement.clip_norm)) } }
+                    tr { th { "Noise multiplier" } td { (figures(statement.noise_multiplier)) } }
+                    tr { th { "Step size, momentum" } td { (figures(statement.step_size)) ", " (figures(statement.momentum)) } }
+                }
+            }
+            p { (numerics) " Random numbers: " (certificate.randomness) "." }
+            p { (certificate.hyperparameters) }
+            h3 { "The promise rests on" }
+            ul { @for condition in &certificate.conditions { li { (condition) } } }
+        }
+    }
+}
+
+fn next() -> Markup {
+    html! {
+        section {
+            h2 { "What to do next" }
+            ul {
+                li { "Check the arithmetic on another machine: " code { "halflit verify certificate.json" } "." }
+                li { "Apply the model to new data: " code { "halflit predict model.json new.csv" } "." }
+                li { "See what is left of the budget: " code { "halflit ledger show" } " beside the data." }
+                li { "The three files of this release may be published. The training file, the ledger and anything printed by "
+                    code { "halflit check" } " may not." }
+            }
+        }
+    }
+}
+
+/// Three significant figures, plain where that is short.
+fn figures(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let digits = 2 - value.abs().log10().floor() as i32;
+    if (-4..=6).contains(&digits) {
+        let text = format!("{value:.*}", digits.max(0) as usize);
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            grouped(&text)
+        }
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+/// A whole number with its thousands apart.
+fn number(value: f64) -> String {
+    grouped(&format!("{value:.0}"))
+}
+
+fn grouped(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    format!("{sign}{}", groups.join(","))
+}
+
+const STYLE: &str = include_str!("report.css");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(figures(1.0), "1");
+        assert_eq!(figures(0.2367), "0.237");
+        assert_eq!(figures(1e-6), "1.00e-6");
+        assert_eq!(figures(123_456.0), "123,456");
+        assert_eq!(figures(-2.5), "-2.5");
+        assert_eq!(number(32_561.0), "32,561");
+    }
+}
