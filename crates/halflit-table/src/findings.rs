@@ -137,7 +137,8 @@ impl fmt::Display for Findings {
         if self.is_empty() {
             formatter.write_str("every cell is in its declared domain")?;
         } else {
-            write!(formatter, "{} outside the declared domains:", counted(self.total, "cell"))?;
+            let findings = if self.total == 1 { "finding" } else { "findings" };
+            write!(formatter, "{} {findings} outside what was declared:", self.total)?;
             for (column, count) in &self.by_column {
                 write!(formatter, "\n  column `{column}`: {count}")?;
             }
@@ -155,8 +156,4 @@ impl fmt::Display for Findings {
         }
         self.remarks.iter().try_for_each(|remark| write!(formatter, "\n{remark}"))
     }
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

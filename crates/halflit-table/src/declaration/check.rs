@@ -7,6 +7,7 @@ use super::section::{At, Page, Section};
 use super::task::{TaskDraft, task};
 use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
 use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Role, Task, Visibility};
+use crate::value::comparable;
 use halflit_convex::Loss;
 use halflit_privacy::{PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
 use std::ops::Range;
@@ -133,10 +134,7 @@ fn check_selector_values(page: &Page, selector: Option<&Selector>, drafts: &[Dra
     let Some(draft) = drafts.iter().find(|draft| draft.name.value == selector.column.value) else { return };
     let Some(At { value: ColumnDomain::Values(listed), .. }) = &draft.domain else { return };
     for value in &selector.values {
-        if !listed
-            .iter()
-            .any(|listed| crate::value::comparable(listed) == crate::value::comparable(&value.value))
-        {
+        if !listed.iter().any(|listed| comparable(listed) == comparable(&value.value)) {
             let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
             let fix = nearest_or_list(&value.value, &listed);
             let allowed = format!("one of the values of column `{}`", selector.column.value);

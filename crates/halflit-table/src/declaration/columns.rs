@@ -1,6 +1,6 @@
 //! The sections `[columns.*]`: what every column is, and who may see it.
 
-use super::problem::Refusal;
+use super::problem::{Refusal, listed};
 use super::section::{At, Page, Section};
 use super::words::{conflict, not_allowed, one_of};
 use super::{ColumnDomain, DeclaredColumn, Role, Visibility};
@@ -218,7 +218,7 @@ fn checked_default(page: &Page, draft: &Draft) -> Option<String> {
     if found.is_none() {
         let allowed = match &domain.value {
             ColumnDomain::Bounds { low, high } => format!("a number from {low} to {high}"),
-            ColumnDomain::Values(values) => format!("one of {}", values.join(", ")),
+            ColumnDomain::Values(values) => format!("one of {}", listed(values)),
         };
         not_allowed(
             page,

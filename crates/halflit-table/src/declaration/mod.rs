@@ -15,7 +15,7 @@ mod words;
 pub use loss::DeclaredLoss;
 pub(crate) use loss::Predicts;
 pub use problem::{DeclarationError, Problem, Refusal};
-pub(crate) use problem::{quoted_key, quoted_text};
+pub(crate) use problem::{listed, quoted_key, quoted_text};
 pub(crate) use section::{PLACEHOLDER, nearest};
 
 use crate::read::{ReadAs, ReadOptions};

@@ -148,7 +148,17 @@ pub enum Refusal {
 fn suggestion(nearest: &Option<String>, known: &[&str]) -> String {
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("known keys: {}", known.join(", ")),
+        None => format!("known keys: {}", listed(known)),
+    }
+}
+
+/// Names for a message: the first few, and how many more there are.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    const MOST: usize = 20;
+    let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(MOST) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The small words of the checks. Each records the problem it finds and answers `None`.
 
-use super::problem::Refusal;
+use super::problem::{Refusal, listed};
 use super::section::{At, Page, Section, nearest};
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ pub(super) fn whole_number(page: &Page, section: &Section, key: &str) -> Option<
     const LARGEST: f64 = 9_007_199_254_740_992.0;
     let number = section.number(page, key, "a whole number")?;
     let allowed = number.value >= 1.0 && number.value <= LARGEST && number.value.fract() == 0.0;
-    keep(page, allowed, key, number, "a whole number of at least 1", "write it without a point")
+    keep(page, allowed, key, number, "a whole number of at least 1", "1 is the smallest")
         .map(|number| number.value as u64)
 }
 
@@ -85,6 +85,6 @@ pub(super) fn conflict(page: &Page, span: &Range<usize>, key: &str, why: String,
 pub(super) fn nearest_or_list(written: &str, known: &[&str]) -> String {
     match nearest(written, known) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None => format!("choose from: {}", known.join(", ")),
+        None => format!("choose from: {}", listed(known)),
     }
 }

@@ -9,7 +9,7 @@ mod tests;
 pub use encoded::{EncodedTable, PublicFeatures, PublicView, Units};
 pub use facts::PublicFacts;
 
-use crate::declaration::{Declaration, Role, nearest};
+use crate::declaration::{Declaration, Role, listed, nearest};
 use crate::encoding::{EncodeError, Encoding, EncodingError, Inspected, OutOfDomain, Storage};
 use crate::findings::Findings;
 use crate::sealed::Sealed;
@@ -34,7 +34,11 @@ pub struct Declared {
 #[non_exhaustive]
 pub enum BindError {
     /// A declared column is not in the file.
-    #[error("{declaration}: column `{column}` is declared but is not in {file}{}; the file has: {}", did_you_mean(nearest), has.join(", "))]
+    #[error(
+        "{declaration}: column `{column}` is declared but is not in {file}{}; the file has: {}",
+        did_you_mean(nearest),
+        listed(has)
+    )]
     MissingColumn {
         /// The declaration's file.
         declaration: String,

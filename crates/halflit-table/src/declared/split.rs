@@ -2,12 +2,13 @@
 
 use super::BindError;
 use crate::declaration::Declaration;
+use crate::encoding::number_texts;
 use crate::findings::{Fault, Finding, LISTED_FINDINGS};
-use crate::table::{ReadCells, Table};
+use crate::table::{MISSING, ReadCells, Table};
 use crate::value::comparable;
 use halflit_privacy::{PrivateRows, Unit};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 /// The rows of a table, sorted into public ones and private units.
 pub(super) struct Split {
@@ -23,9 +24,18 @@ pub(super) struct Split {
 
 impl Split {
     pub(super) fn new(declaration: &Declaration, table: &Table) -> Result<Split, BindError> {
-        let is_public = public_rows(declaration, table)?;
         let rows = 0..table.rows() as u32;
-        let (public, private): (Vec<u32>, Vec<u32>) = rows.partition(|&row| is_public(row as usize));
+        let (public, private): (Vec<u32>, Vec<u32>) = match declaration.relation().private_rows() {
+            PrivateRows::All => (Vec::new(), rows.collect()),
+            PrivateRows::Outside(selector) => {
+                let wanted: HashSet<Cow<str>> =
+                    selector.values().iter().map(|value| comparable(value)).collect();
+                let cells = ComparableTexts::new(table, selector.column())?;
+                let is_wanted: Vec<bool> = cells.distinct.iter().map(|text| wanted.contains(text)).collect();
+                // A row whose selector cell is empty is private.
+                rows.partition(|&row| cells.code(row).is_some_and(|code| is_wanted[code]))
+            }
+        };
         let split = Split { public, private, offsets: None, too_many: (0, Vec::new()) };
         match declaration.relation().unit() {
             Unit::Row => Ok(split),
@@ -34,38 +44,51 @@ impl Split {
     }
 
     fn by_user(self, table: &Table, id_column: &str, most: Option<u64>) -> Result<Split, BindError> {
-        let ids = texts(table, id_column)?;
-        // Sorted by id: the place of a user among the units depends on the public ids alone, not on where rows stand.
-        let mut rows_of: BTreeMap<Cow<str>, Vec<u32>> = BTreeMap::new();
+        let ids = ComparableTexts::new(table, id_column)?;
+        let users = ids.ranks();
+        let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); users.iter().max().map_or(0, |last| last + 1)];
         for &row in &self.private {
-            let id = ids.get(row as usize).ok_or_else(|| BindError::NoUser {
+            let code = ids.code(row).ok_or_else(|| BindError::NoUser {
                 column: id_column.to_owned(),
                 file: table.source().to_owned(),
                 row: row as usize + 1,
                 line: table.line(row as usize),
             })?;
-            rows_of.entry(id).or_default().push(row);
+            rows_of[users[code]].push(row);
         }
-        let mut split = Split { private: Vec::with_capacity(self.private.len()), offsets: None, ..self };
+        let mut split = Split { private: Vec::with_capacity(self.private.len()), ..self };
         let mut offsets = vec![0];
-        for rows in rows_of.into_values() {
-            let kept = most
-                .and_then(|most| usize::try_from(most).ok())
-                .map_or(rows.len(), |most| most.min(rows.len()));
-            if let (Some(&extra), Some(rows_per_user)) = (rows.get(kept), most) {
-                split.too_many.0 += 1;
-                if split.too_many.1.len() < LISTED_FINDINGS {
-                    let user = super::find(table, id_column)?.written(extra as usize).unwrap_or_default();
-                    let fault = Fault::TooManyRows { user, rows: rows.len() as u64, rows_per_user };
-                    let (row, line) = (extra as usize + 1, table.line(extra as usize));
-                    split.too_many.1.push(Finding { row, line, column: id_column.to_owned(), fault });
-                }
+        // A user whose rows are all public is not a unit.
+        for mut rows in rows_of.into_iter().filter(|rows| !rows.is_empty()) {
+            if let Some(rows_per_user) = most
+                && rows.len() as u64 > rows_per_user
+            {
+                split.too_many(table, id_column, &rows, rows_per_user)?;
+                rows.truncate(rows_per_user as usize);
             }
-            split.private.extend_from_slice(&rows[..kept]);
+            split.private.append(&mut rows);
             offsets.push(split.private.len());
         }
         split.offsets = Some(offsets);
         Ok(split)
+    }
+
+    fn too_many(
+        &mut self,
+        table: &Table,
+        id_column: &str,
+        rows: &[u32],
+        rows_per_user: u64,
+    ) -> Result<(), BindError> {
+        self.too_many.0 += 1;
+        if self.too_many.1.len() < LISTED_FINDINGS {
+            let extra = rows[rows_per_user as usize] as usize;
+            let user = super::find(table, id_column)?.written(extra).unwrap_or_default();
+            let fault = Fault::TooManyRows { user, rows: rows.len() as u64, rows_per_user };
+            let column = id_column.to_owned();
+            self.too_many.1.push(Finding { row: extra + 1, line: table.line(extra), column, fault });
+        }
+        Ok(())
     }
 
     /// The most rows of one user.
@@ -79,20 +102,6 @@ impl Split {
     }
 }
 
-/// Whether a row is public. A row whose selector cell is empty is private.
-fn public_rows<'t>(
-    declaration: &Declaration,
-    table: &'t Table,
-) -> Result<Box<dyn Fn(usize) -> bool + 't>, BindError> {
-    let PrivateRows::Outside(selector) = declaration.relation().private_rows() else {
-        return Ok(Box::new(|_| false));
-    };
-    let cells = texts(table, selector.column())?;
-    let wanted: HashSet<String> =
-        selector.values().iter().map(|value| comparable(value).into_owned()).collect();
-    Ok(Box::new(move |row| cells.get(row).is_some_and(|value| wanted.contains(value.as_ref()))))
-}
-
 /// The cells of a column as comparable texts.
 struct ComparableTexts<'t> {
     codes: Cow<'t, [u32]>,
@@ -100,22 +109,37 @@ struct ComparableTexts<'t> {
 }
 
 impl<'t> ComparableTexts<'t> {
-    fn get(&self, row: usize) -> Option<Cow<'t, str>> {
-        self.distinct.get(self.codes[row] as usize).cloned()
+    fn new(table: &'t Table, column: &str) -> Result<ComparableTexts<'t>, BindError> {
+        Ok(match super::find(table, column)? {
+            ReadCells::Text(texts) => ComparableTexts {
+                codes: Cow::Borrowed(&texts.codes),
+                distinct: texts.distinct.iter().map(|text| comparable(text)).collect(),
+            },
+            ReadCells::Numbers(numbers) => {
+                let texts = number_texts(&numbers.values);
+                let owned = |text: &str| Cow::Owned(comparable(text).into_owned());
+                let distinct = texts.distinct.iter().map(|text| owned(text)).collect();
+                ComparableTexts { codes: Cow::Owned(texts.codes), distinct }
+            }
+        })
     }
-}
 
-fn texts<'t>(table: &'t Table, column: &str) -> Result<ComparableTexts<'t>, BindError> {
-    match super::find(table, column)? {
-        ReadCells::Text(texts) => Ok(ComparableTexts {
-            codes: Cow::Borrowed(&texts.codes),
-            distinct: texts.distinct.iter().map(|text| comparable(text)).collect(),
-        }),
-        ReadCells::Numbers(numbers) => {
-            let texts = crate::encoding::number_texts(&numbers.values);
-            let distinct =
-                texts.distinct.iter().map(|text| Cow::Owned(comparable(text).into_owned())).collect();
-            Ok(ComparableTexts { codes: Cow::Owned(texts.codes), distinct })
+    /// Which of the distinct texts a row has; none if it is empty.
+    fn code(&self, row: u32) -> Option<usize> {
+        Some(self.codes[row as usize]).filter(|&code| code != MISSING).map(|code| code as usize)
+    }
+
+    /// For each distinct text its rank among the sorted texts; texts that are the same value share a rank.
+    ///
+    /// Sorting makes the place of a user among the units depend on the ids alone, not on where rows stand.
+    fn ranks(&self) -> Vec<usize> {
+        let mut sorted: Vec<usize> = (0..self.distinct.len()).collect();
+        sorted.sort_unstable_by(|&left, &right| self.distinct[left].cmp(&self.distinct[right]));
+        let mut ranks = vec![0; sorted.len()];
+        for pair in sorted.windows(2) {
+            let differs = self.distinct[pair[0]] != self.distinct[pair[1]];
+            ranks[pair[1]] = ranks[pair[0]] + usize::from(differs);
         }
+        ranks
     }
 }

@@ -107,10 +107,8 @@ impl Encoding {
         }
         let domain = label.domain();
         let cells = DomainCells::new(find(table, &label.name)?, &domain);
-        let class = |source: &u32| {
-            let default = default_position(&domain, label.default.as_deref());
-            cells.position(*source as usize).or(default).unwrap_or(0)
-        };
+        let default_class = default_position(&domain, label.default.as_deref()).unwrap_or(0);
+        let class = |source: &u32| cells.position(*source as usize).unwrap_or(default_class);
         let default = default_number(label.default.as_deref());
         let number = |source: &u32| or_default(cells.number(*source as usize), default);
         Ok(match &label.encoding {

@@ -82,14 +82,16 @@ fn push_column(sink: &mut Sink, column: &dyn Array, first_row: usize) -> bool {
                 values.map(|value| value.map(|value| if value { "true" } else { "false" })),
             );
         }
-        DataType::Utf8 => push_texts(sink, first_row, column.as_string::<i32>().iter()),
-        DataType::LargeUtf8 => push_texts(sink, first_row, column.as_string::<i64>().iter()),
-        DataType::Utf8View => push_texts(sink, first_row, column.as_string_view().iter()),
-        DataType::Dictionary(_, values) if **values == DataType::Utf8 => {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            push_texts(sink, first_row, texts(column).into_iter());
+        }
+        DataType::Dictionary(_, values) if is_text(values) && **values != DataType::Boolean => {
             let dictionary = column.as_any_dictionary();
-            let keys = dictionary.normalized_keys();
-            let texts = dictionary.values().as_string::<i32>();
-            let cell = |row: usize| (!column.is_null(row)).then(|| texts.value(keys[row]));
+            let texts = texts(dictionary.values().as_ref());
+            // Without values there are no keys to ask for, and every cell is missing.
+            let keys = if texts.is_empty() { vec![0; column.len()] } else { dictionary.normalized_keys() };
+            let cell =
+                |row: usize| if column.is_null(row) { None } else { texts.get(keys[row]).copied().flatten() };
             push_texts(sink, first_row, (0..column.len()).map(cell));
         }
         DataType::Int8 => push_integers::<Int8Type>(sink, column),
@@ -119,6 +121,16 @@ fn push_column(sink: &mut Sink, column: &dyn Array, first_row: usize) -> bool {
         _ => return false,
     }
     true
+}
+
+/// The texts of a column of any of the three text types; empty for other types.
+fn texts(column: &dyn Array) -> Vec<Option<&str>> {
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().iter().collect(),
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().collect(),
+        DataType::Utf8View => column.as_string_view().iter().collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn push_texts<'a>(sink: &mut Sink, first_row: usize, texts: impl Iterator<Item = Option<&'a str>>) {
@@ -154,17 +166,23 @@ where
 mod tests {
     use super::*;
     use crate::table::ColumnType;
-    use arrow_array::{ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, StringArray};
+    use arrow_array::{
+        ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, LargeStringArray, StringArray,
+    };
     use arrow_ipc::writer::{FileWriter, StreamWriter};
     use std::sync::Arc;
 
     fn batch() -> RecordBatch {
         let towns: DictionaryArray<Int32Type> = vec![Some("Bern"), None, Some("Bern")].into_iter().collect();
+        let nothing: DictionaryArray<Int32Type> = vec![None::<&str>; 3].into_iter().collect();
+        let large = LargeStringArray::from(vec!["x", "y", "z"]);
         RecordBatch::try_from_iter([
             ("id", Arc::new(Int64Array::from(vec![9007199254740993, 2, 3])) as ArrayRef),
             ("amount", Arc::new(Float64Array::from(vec![Some(0.5), None, Some(f64::NAN)]))),
             ("name", Arc::new(StringArray::from(vec![Some(" a "), None, Some("b")]))),
             ("town", Arc::new(towns)),
+            ("nothing", Arc::new(nothing)),
+            ("large", Arc::new(large)),
             ("flag", Arc::new(BooleanArray::from(vec![true, false, true]))),
         ])
         .unwrap()
@@ -196,6 +214,8 @@ mod tests {
                 ("id", [Some("9007199254740993"), Some("2"), Some("3")]),
                 ("name", [Some("a"), None, Some("b")]),
                 ("town", [Some("Bern"), None, Some("Bern")]),
+                ("nothing", [None, None, None]),
+                ("large", [Some("x"), Some("y"), Some("z")]),
                 ("flag", [Some("true"), Some("false"), Some("true")]),
             ] {
                 let Cells::Text(texts) = &table.column(name).unwrap().cells else { panic!("{name} is text") };

@@ -238,8 +238,9 @@ impl Parser<'_> {
 
     fn collect(&self, block: &Block, from: usize, wanted: &[ReadAs]) -> Result<ParsedBlock, TableError> {
         let bytes = &block.bytes[from..];
-        let mut sinks: Vec<Sink> =
-            wanted.iter().map(|&read_as| Sink::new(read_as, block.line_feeds + 1)).collect();
+        // A row has a line end, and a byte for each of its separators: blank lines must not claim room for rows.
+        let most_rows = (block.line_feeds + 1).min(bytes.len() / self.names.len().max(1) + 1);
+        let mut sinks: Vec<Sink> = wanted.iter().map(|&read_as| Sink::new(read_as, most_rows)).collect();
         let mut reader = reader(bytes, self.separator);
         let mut record = csv::ByteRecord::new();
         let mut lines = LineMap::default();

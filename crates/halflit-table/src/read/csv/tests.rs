@@ -160,6 +160,14 @@ fn separators_and_line_ends() {
 }
 
 #[test]
+fn blank_lines_claim_no_memory() {
+    // Room for a row per line in every column would be 160 GB here.
+    let header: Vec<String> = (0..20_000).map(|column| format!("c{column}")).collect();
+    let text = header.join(",") + &"\n".repeat(1_000_000);
+    assert!(matches!(read_text(&text), Err(TableError::NoRows { columns: 20_000, .. })));
+}
+
+#[test]
 fn gzip_is_streamed_and_damage_is_named() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(b"a,b\n1,x\n2,y\n").unwrap();
