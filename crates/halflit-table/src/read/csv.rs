@@ -73,7 +73,7 @@ impl CsvFile<'_> {
         if !read_record(&mut reader, &mut header) {
             return Err(self.empty());
         }
-        let rows_from = usize::try_from(reader.position().byte()).unwrap_or(first.bytes.len()) - LEADING;
+        let rows_from = in_block(reader.position());
         let line = first.first_line;
         let mut names = Vec::with_capacity(header.len());
         for (index, name) in header.iter().enumerate() {
@@ -248,7 +248,8 @@ impl Parser<'_> {
         let mut counted_to = 0;
         let mut row = 0;
         while read_record(&mut reader, &mut record) {
-            let start = start_of_record(bytes, position(&record));
+            // Where the reader stood before the record; it may not have taken the line end before it yet.
+            let start = start_of_record(bytes, record.position().map_or(0, in_block));
             line += count_lines(&bytes[counted_to..start]);
             counted_to = start;
             lines.push(row, line);
@@ -308,10 +309,9 @@ fn read_record(reader: &mut BlockReader<'_>, record: &mut csv::ByteRecord) -> bo
     reader.read_byte_record(record).unwrap_or(false)
 }
 
-/// Where in the block the reader stood before the record; the line end before it may not have been taken yet.
-fn position(record: &csv::ByteRecord) -> usize {
-    let byte = record.position().map_or(0, |position| position.byte());
-    usize::try_from(byte).unwrap_or(0).saturating_sub(LEADING)
+/// A position of the reader as a position in the block.
+fn in_block(position: &csv::Position) -> usize {
+    usize::try_from(position.byte()).unwrap_or(0).saturating_sub(LEADING)
 }
 
 /// Skips the line ends before a record.
