@@ -1,4 +1,5 @@
 //! A file and a declaration become sealed rows; the encoding is stored, and a new file becomes rows with it.
+#![allow(clippy::disallowed_methods, reason = "these tests look inside what they have sealed themselves")]
 
 use halflit_table::{
     Declaration, Declared, EncodeError, Encoding, Fault, OutOfDomain, ReadOptions, Table, Unsealed, skeleton,

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "these tests look inside what they have sealed themselves")]
+
 use super::*;
 use crate::findings::Fault;
 use crate::sealed::Unsealed;
