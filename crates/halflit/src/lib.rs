@@ -30,6 +30,8 @@ pub mod plot;
 mod problem;
 pub mod release;
 mod run;
+#[cfg(test)]
+mod testing;
 
 pub use halflit_convex as convex;
 pub use halflit_noise as noise;
@@ -39,7 +41,7 @@ pub use halflit_table as table;
 pub use ledger::{Charged, Ledger, LedgerError, Receipt};
 pub use mechanisms::{MechanismError, Watch};
 pub use plan::{Plan, PlanError, Plans, Request};
-pub use problem::{Problem, ProblemError, UnitWeighting};
+pub use problem::{Problem, UnitWeighting};
 pub use release::{Certificate, Model, Release};
 pub use run::RawOutput;
 

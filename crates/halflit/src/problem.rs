@@ -1,27 +1,15 @@
 //! What is to be learned: a sealed table, a loss, a domain, and the constants that the code enforces.
 
-use halflit_convex::{FEATURE_BITS, Interval, Loss, LossError, LossSpec, Rows};
+use halflit_convex::{FEATURE_BITS, Loss, Rows};
 use halflit_privacy::{Relation, Unit};
 use halflit_table::{
-    Budget, Declaration, Declared, DeclaredLoss, EncodeError, EncodedTable, Encoding, LabelEncoding,
-    OutOfDomain, PublicFacts, Regularization,
+    Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, OutOfDomain, PublicFacts,
+    Regularization,
 };
 
 /// The most rows of one user that count when the declaration names no limit. A constant, so that no unit's contribution depends
 /// on how many rows another one has.
 pub const MOST_ROWS_PER_USER: u64 = 1 << 24;
-
-/// Why no problem could be posed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProblemError {
-    /// Cells outside their declared domains. For the data owner: it names cells.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-    /// The declared loss has a parameter outside its range.
-    #[error("{0}; correct [task] in the declaration")]
-    Loss(#[from] LossError),
-}
 
 /// A learning problem on a declared table.
 ///
@@ -37,19 +25,17 @@ pub enum ProblemError {
 pub struct Problem {
     encoded: EncodedTable,
     declaration: Declaration,
-    loss: Loss,
 }
 
 impl Problem {
-    /// Encodes and seals the table, and checks the loss.
+    /// Encodes and seals the table.
     ///
     /// # Errors
-    /// [`ProblemError::Encode`] if cells lie outside their domains and are not to be coerced.
-    pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, ProblemError> {
+    /// Cells outside their domains that are not to be coerced. For the data owner: it names cells.
+    pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, EncodeError> {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();
-        let loss = Loss::new(loss_spec(declaration.task().loss, encoded.encoding().label()))?;
-        Ok(Problem { encoded, declaration, loss })
+        Ok(Problem { encoded, declaration })
     }
 
     /// Which tables must be indistinguishable.
@@ -79,7 +65,7 @@ impl Problem {
 
     /// The loss of one row, on encoded labels.
     pub fn loss(&self) -> Loss {
-        self.loss
+        self.declaration.loss()
     }
 
     /// The declared l2 penalty.
@@ -94,7 +80,7 @@ impl Problem {
 
     /// Number of weights: coordinates of a row times outputs of the loss.
     pub fn dimension(&self) -> usize {
-        self.encoding().width() * self.loss.outputs()
+        self.encoding().width() * self.loss().outputs()
     }
 
     /// Number of protected units: public under replace, a declared constant under zero-out.
@@ -172,32 +158,3 @@ pub enum UnitWeighting {
 
 /// What one feature unit is worth.
 pub const FEATURE_UNIT: f64 = 1.0 / (1u32 << FEATURE_BITS) as f64;
-
-/// The loss on encoded labels: regression labels are scaled to [-1, 1], so thresholds in label units shrink alike.
-fn loss_spec(declared: DeclaredLoss, label: &LabelEncoding) -> LossSpec {
-    let labels = Interval::UNIT;
-    let scaled = |threshold: f64| match label {
-        LabelEncoding::Scaled { low, high } => 2.0 * threshold / (high - low),
-        _ => threshold,
-    };
-    match declared {
-        DeclaredLoss::Logistic => LossSpec::Logistic,
-        DeclaredLoss::Softmax => LossSpec::Softmax { classes: label.classes().map_or(0, <[String]>::len) },
-        DeclaredLoss::Hinge => LossSpec::Hinge,
-        DeclaredLoss::SmoothedHinge { smoothing } => LossSpec::SmoothedHinge { smoothing },
-        DeclaredLoss::Squared => LossSpec::Squared { labels },
-        DeclaredLoss::Huber { threshold } => LossSpec::Huber { threshold: scaled(threshold), labels },
-        DeclaredLoss::PseudoHuber { threshold } => {
-            LossSpec::PseudoHuber { threshold: scaled(threshold), labels }
-        }
-        DeclaredLoss::Absolute => LossSpec::Absolute { labels },
-        DeclaredLoss::Quantile { quantile } => LossSpec::Quantile { level: quantile, labels },
-        DeclaredLoss::Poisson { max_abs_score } => {
-            let max_count = match label {
-                LabelEncoding::Counts { high, .. } => *high,
-                _ => 0.0,
-            };
-            LossSpec::Poisson { max_count, max_abs_score }
-        }
-    }
-}

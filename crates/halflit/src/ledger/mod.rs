@@ -42,8 +42,8 @@ pub enum LedgerError {
     Log(#[from] LogError),
     /// The charge would exceed a cap.
     #[error(
-        "account {account} allows epsilon {} at delta {}; this release would bring it to epsilon {after:.6}{}; \
-         plan with a smaller budget (--epsilon), or open a new account with a higher cap",
+        "account {account} allows epsilon {} at delta {:e}; this release would bring it to epsilon {after:.4}{}; plan with a smaller \
+         --epsilon, or give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
         cap.epsilon, cap.delta, what_is_left(*left)
     )]
     OverCap {
@@ -93,8 +93,8 @@ pub enum LedgerError {
 
 fn what_is_left(left: Option<f64>) -> String {
     match left {
-        Some(left) => format!(", and at most epsilon {left:.6} is left"),
-        None => ", and nothing is left".to_owned(),
+        Some(left) => format!("; a further Gaussian release of at most epsilon {left:.4} fits"),
+        None => "; nothing is left".to_owned(),
     }
 }
 
@@ -499,7 +499,8 @@ fn left_in(spent: &Event, cap: Budget) -> Result<Option<f64>, LedgerError> {
         let middle = 0.5 * (low + high);
         if holds(middle)? { low = middle } else { high = middle }
     }
-    if low > 0.0 { alone(low).map(Some) } else { Ok(None) }
+    // Less than a hundredth of the cap is what rounding leaves of a budget that is spent.
+    Ok(Some(alone(low)?).filter(|&left| low > 0.0 && left > 0.01 * cap.epsilon))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
 pub mod noisy_gradient;
+pub mod public_rows;
 
 use crate::plan::{Request, Summary};
 use crate::problem::Problem;
 use crate::release::Numerics;
 use halflit_convex::kernel::KernelError;
-use halflit_convex::{DomainError, RowsError};
+use halflit_convex::solver::SolverError;
+use halflit_convex::{DomainError, LabelDomain, Loss, RowsError};
 use halflit_noise::{LatticeError, NoiseError, NoiseSource};
 use halflit_privacy::calibrate::{Budget, CalibrationError};
 use halflit_privacy::{Change, Event, ParameterError};
@@ -34,6 +36,12 @@ pub enum MechanismError {
          visibility = \"public\" for a column that really is"
     )]
     NoPublicFeature,
+    /// There is nothing public to learn from.
+    #[error("the declaration has no public rows to train on; declare public_rows, or take another mechanism")]
+    NoPublicRows,
+    /// The public rows could not be fitted.
+    #[error(transparent)]
+    Solver(#[from] SolverError),
     /// The accountant refused a number.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
@@ -106,6 +114,8 @@ impl fmt::Display for Inconsistency {
 pub enum Statement {
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Statement),
+    /// A fit of the public rows.
+    PublicRows(public_rows::Statement),
 }
 
 impl Statement {
@@ -113,6 +123,7 @@ impl Statement {
     pub fn event(&self) -> Result<Event, ParameterError> {
         match self {
             Statement::NoisyGradient(statement) => statement.event(),
+            Statement::PublicRows(_) => Ok(Event::Composed(Vec::new())),
         }
     }
 
@@ -120,6 +131,7 @@ impl Statement {
     pub fn check(&self) -> Result<(), Inconsistency> {
         match self {
             Statement::NoisyGradient(statement) => statement.check(),
+            Statement::PublicRows(statement) => statement.check(),
         }
     }
 
@@ -127,6 +139,7 @@ impl Statement {
     pub fn change(&self) -> Option<Change> {
         match self {
             Statement::NoisyGradient(statement) => Some(statement.change),
+            Statement::PublicRows(_) => None,
         }
     }
 
@@ -134,6 +147,7 @@ impl Statement {
     pub fn citation(&self) -> &'static str {
         match self {
             Statement::NoisyGradient(_) => noisy_gradient::CITATION,
+            Statement::PublicRows(_) => public_rows::CITATION,
         }
     }
 
@@ -141,6 +155,7 @@ impl Statement {
     pub fn numerics(&self) -> Numerics {
         match self {
             Statement::NoisyGradient(_) => Numerics::ExactLattice,
+            Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
         }
     }
 }
@@ -150,6 +165,8 @@ impl Statement {
 pub enum MechanismPlan {
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Plan),
+    /// A fit of the public rows.
+    PublicRows(public_rows::Plan),
 }
 
 impl MechanismPlan {
@@ -168,14 +185,13 @@ impl MechanismPlan {
             let params = noisy_gradient::Params { centre, ..request.into() };
             let planned = noisy_gradient::Plan::new(problem, &params, budget);
             // With no public column the default centre is zero already.
-            let is_repeated = centre == Some(Centre::Zero)
-                && candidates
-                    .iter()
-                    .flatten()
-                    .any(|MechanismPlan::NoisyGradient(plan)| plan.centre() == Centre::Zero);
-            if !is_repeated {
+            let is_zero = |plan: &MechanismPlan| matches!(plan, MechanismPlan::NoisyGradient(plan) if plan.centre() == Centre::Zero);
+            if centre != Some(Centre::Zero) || !candidates.iter().flatten().any(is_zero) {
                 candidates.push(planned.map(MechanismPlan::NoisyGradient));
             }
+        }
+        if problem.facts().public_rows > 0 {
+            candidates.push(public_rows::Plan::new(problem).map(MechanismPlan::PublicRows));
         }
         candidates
     }
@@ -183,12 +199,14 @@ impl MechanismPlan {
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
         match self {
             MechanismPlan::NoisyGradient(plan) => plan.summary(problem),
+            MechanismPlan::PublicRows(plan) => plan.summary(problem),
         }
     }
 
     pub(crate) fn statement(&self, problem: &Problem) -> Statement {
         match self {
             MechanismPlan::NoisyGradient(plan) => Statement::NoisyGradient(plan.statement(problem)),
+            MechanismPlan::PublicRows(plan) => Statement::PublicRows(plan.statement(problem)),
         }
     }
 
@@ -196,6 +214,7 @@ impl MechanismPlan {
     pub(crate) fn choices(&self) -> &'static str {
         match self {
             MechanismPlan::NoisyGradient(_) => noisy_gradient::CHOICES,
+            MechanismPlan::PublicRows(_) => public_rows::CHOICES,
         }
     }
 
@@ -208,6 +227,30 @@ impl MechanismPlan {
     ) -> Result<Vec<f64>, MechanismError> {
         match self {
             MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch),
+            MechanismPlan::PublicRows(plan) => plan.run(problem),
         }
+    }
+}
+
+/// A guess of the norm of the minimizer: three quarters of a unit of score per coordinate, at most 8 in all; a quarter of that for
+/// regression labels scaled to [-1, 1].
+pub(crate) fn prior_radius(loss: Loss, dimension: usize, declared_radius: Option<f64>) -> f64 {
+    let guess = (0.75 * (dimension as f64).sqrt()).min(8.0);
+    let guess = match (loss.label_domain(), loss.name()) {
+        (LabelDomain::Within(_), name) if name != "poisson" => guess / 4.0,
+        _ => guess,
+    };
+    declared_radius.map_or(guess, |radius| guess.min(radius))
+}
+
+/// The mean loss of the zero model, at most: what a plan must beat to be worth its budget.
+pub(crate) fn zero_model_loss(loss: Loss) -> f64 {
+    match loss.label_domain() {
+        LabelDomain::Classes(classes) => (classes as f64).ln(),
+        LabelDomain::Binary => std::f64::consts::LN_2,
+        LabelDomain::Within(labels) => {
+            [labels.low, labels.high].map(|label| loss.value(&[0.0], label)).into_iter().fold(0.0, f64::max)
+        }
+        LabelDomain::Signs | LabelDomain::None => 1.0,
     }
 }

@@ -13,7 +13,8 @@ use crate::digest::sha256;
 use crate::ledger::Standing;
 use crate::run::RawOutput;
 use certificate::{PROFILE_POINTS, SEEDED_RANDOMNESS, SYSTEM_RANDOMNESS};
-use halflit_privacy::{AccountingError, Profile};
+use halflit_privacy::{AccountingError, Interval, Profile};
+use halflit_table::Budget;
 
 /// Why a release could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +96,7 @@ impl RawOutput {
             charge: receipt.charge,
             relation: plan.relation().clone(),
             sentence: plan.relation().sentence(),
-            guarantee: Guarantee { epsilon: budget.epsilon, delta: budget.delta, accountant: plan.epsilon() },
+            guarantee: guarantee(budget, plan.epsilon()),
             profile: profile.points(PROFILE_POINTS),
             gdp_mu: profile.gdp_mu(),
             zcdp_rho: profile.zcdp_rho(),
@@ -116,6 +117,13 @@ impl RawOutput {
         let report_html = report::render(&certificate, &model, problem.facts(), &left);
         Ok(Release { model, certificate, model_json, certificate_json, report_html })
     }
+}
+
+/// The budget that was asked for; nothing at all if nothing was spent.
+fn guarantee(budget: Budget, accountant: Interval) -> Guarantee {
+    let Budget { epsilon, delta } =
+        if accountant.upper > 0.0 { budget } else { Budget { epsilon: 0.0, delta: 0.0 } };
+    Guarantee { epsilon, delta, accountant }
 }
 
 /// What the promise rests on besides arithmetic.

@@ -11,11 +11,47 @@ pub const READERS: u64 = 20_000;
 /// Readers in the table that the trained model is tried on.
 pub const NEW_READERS: u64 = 4_000;
 
-/// The page topics and what each adds to the log-odds of a click.
-const TOPICS: [(&str, f64); 6] =
-    [("news", -0.4), ("sport", 0.2), ("finance", 0.5), ("cooking", -0.1), ("travel", 0.7), ("games", -0.9)];
-const DEVICES: [(&str, f64); 3] = [("phone", 0.3), ("tablet", 0.0), ("desktop", -0.3)];
-const INCOMES: [(&str, f64); 4] = [("low", -1.0), ("middle", -0.2), ("high", 0.5), ("top", 1.0)];
+/// What each value adds to the log-odds of a click.
+type Effects<const N: usize> = [(&'static str, f64); N];
+
+const TOPICS: Effects<20> = [
+    ("news", -0.4),
+    ("politics", -0.8),
+    ("sport", 0.2),
+    ("finance", 0.5),
+    ("cooking", -0.1),
+    ("travel", 0.9),
+    ("games", -0.9),
+    ("music", 0.1),
+    ("film", 0.0),
+    ("books", -0.3),
+    ("health", 0.4),
+    ("science", -0.5),
+    ("fashion", 0.8),
+    ("garden", 0.3),
+    ("cars", 0.6),
+    ("housing", 0.7),
+    ("jobs", -0.2),
+    ("schools", -0.6),
+    ("pets", 0.2),
+    ("weather", -1.0),
+];
+const REGIONS: Effects<12> = [
+    ("north", -0.3),
+    ("north-east", -0.1),
+    ("east", 0.2),
+    ("south-east", 0.4),
+    ("south", 0.5),
+    ("south-west", 0.3),
+    ("west", 0.1),
+    ("north-west", -0.2),
+    ("centre", 0.0),
+    ("capital", 0.6),
+    ("coast", -0.5),
+    ("islands", -0.6),
+];
+const DEVICES: Effects<3> = [("phone", 0.3), ("tablet", 0.0), ("desktop", -0.3)];
+const INCOMES: Effects<5> = [("lowest", -1.1), ("low", -0.6), ("middle", 0.0), ("high", 0.5), ("top", 1.0)];
 const INTERCEPT: f64 = -0.9;
 /// From the top slot of the page (1) to the lowest (8).
 const SLOT_EFFECT: f64 = -1.4;
@@ -49,7 +85,17 @@ use = false
 
 [columns.topic]
 visibility = "public"
-values = ["news", "sport", "finance", "cooking", "travel", "games"]
+values = [
+    "news", "politics", "sport", "finance", "cooking", "travel", "games", "music", "film", "books",
+    "health", "science", "fashion", "garden", "cars", "housing", "jobs", "schools", "pets", "weather",
+]
+
+[columns.region]
+visibility = "public"
+values = [
+    "north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west",
+    "centre", "capital", "coast", "islands",
+]
 
 [columns.device]
 visibility = "public"
@@ -64,7 +110,7 @@ visibility = "public"
 bounds = [1, 8]
 
 [columns.income]
-values = ["low", "middle", "high", "top"]
+values = ["lowest", "low", "middle", "high", "top"]
 
 [columns.clicked]
 values = ["no", "yes"]
@@ -73,18 +119,20 @@ values = ["no", "yes"]
 /// A CSV table of `readers` readers; different `edition`s are independent draws of the same population.
 pub fn table(edition: u64, readers: u64) -> String {
     let mut numbers = Numbers(edition.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut csv = String::from("reader,consent,topic,device,hour,slot,income,clicked\n");
+    let mut csv = String::from("reader,consent,topic,region,device,hour,slot,income,clicked\n");
     for reader in 0..readers {
-        let consent = if numbers.uniform() < 0.03 { "yes" } else { "no" };
-        let (device, device_effect) = DEVICES[numbers.below(3)];
-        let (income, income_effect) = INCOMES[numbers.below(4)];
+        let consent = if numbers.uniform() < 0.02 { "yes" } else { "no" };
+        let (device, device_effect) = numbers.pick(&DEVICES);
+        let (income, income_effect) = numbers.pick(&INCOMES);
+        let (region, region_effect) = numbers.pick(&REGIONS);
         let mood = numbers.uniform() + numbers.uniform() - 1.0;
         for _ in 0..1 + numbers.below(9) {
-            let (topic, topic_effect) = TOPICS[numbers.below(6)];
+            let (topic, topic_effect) = numbers.pick(&TOPICS);
             let hour = numbers.below(24);
             let slot = 1 + numbers.below(8);
             let log_odds = INTERCEPT
                 + topic_effect
+                + region_effect
                 + device_effect
                 + income_effect
                 + mood
@@ -93,7 +141,7 @@ pub fn table(edition: u64, readers: u64) -> String {
             let clicked = if numbers.uniform() < 1.0 / (1.0 + (-log_odds).exp()) { "yes" } else { "no" };
             let _ = writeln!(
                 csv,
-                "r{edition}-{reader},{consent},{topic},{device},{hour},{slot},{income},{clicked}"
+                "r{edition}-{reader},{consent},{topic},{region},{device},{hour},{slot},{income},{clicked}"
             );
         }
     }
@@ -114,6 +162,10 @@ impl Numbers {
 
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn pick<const N: usize>(&mut self, effects: &Effects<N>) -> (&'static str, f64) {
+        effects[self.below(N as u64)]
     }
 
     fn below(&mut self, bound: u64) -> usize {

@@ -44,12 +44,12 @@ mod tests;
 pub use schedule::Schedule;
 pub use statement::Statement;
 
-use crate::mechanisms::{MechanismError, Watch};
+use crate::mechanisms::{MechanismError, Watch, prior_radius, zero_model_loss};
 use crate::plan::Summary;
 use crate::problem::{FEATURE_UNIT, Problem};
 use descent::Descent;
-use halflit_convex::kernel::{Batch, LatticeWeights, MAX_COEFFICIENT};
-use halflit_convex::{LabelDomain, Loss};
+use halflit_convex::LabelDomain;
+use halflit_convex::kernel::{Batch, LatticeWeights, MAX_COEFFICIENT, SUM_LIMIT};
 use halflit_noise::{NoiseSource, PoissonSampler, Probability, SumLattice, SumRequest};
 use halflit_privacy::calibrate::{self, Budget};
 use halflit_privacy::{Change, SensitiveColumns};
@@ -145,7 +145,7 @@ impl Plan {
             dimension: problem.dimension(),
             single_release_noise: clip_norm * single.value.get() / weight,
             smoothness: schedule::curvature(problem.loss()) * problem.row_norm_bound().powi(2),
-            prior_radius: schedule::prior_radius(problem.loss(), problem.dimension(), problem.radius()),
+            prior_radius: prior_radius(problem.loss(), problem.dimension(), problem.radius()),
         };
         let share = params.sampling_rate.map_or(1.0, |rate| rate.ratio().to_f64());
         let sampling_rate = rate.map(|rate| rate.rounded_up()).transpose()?;
@@ -163,7 +163,7 @@ impl Plan {
         let (predicted_excess, schedule, multiplier) =
             best.ok_or(MechanismError::not_positive("number of steps", 0.0))?;
         let lattice = SumLattice::plan(&SumRequest {
-            radius_cap: u64::from(MAX_COEFFICIENT).saturating_mul(problem.integer_row_norm_bound()),
+            radius_cap: radius_cap(problem, split),
             contribution_step: problem.integer_row_norm_bound(),
             ..SumRequest::l2(clip_norm, multiplier, problem.private_units())
         })?;
@@ -308,6 +308,17 @@ fn candidate_steps(scales: &Scales, params: &Params) -> Vec<NonZeroU64> {
     steps.into_iter().filter_map(NonZeroU64::new).collect()
 }
 
+/// The largest lattice radius at which no single row's coefficient is cut off before its unit is clamped.
+fn radius_cap(problem: &Problem, split: Split) -> u64 {
+    let layout_rows = match split {
+        Split::SomeFeaturesKnown { .. } => 2 * problem.rows_per_unit(),
+        Split::NothingKnown | Split::FeaturesKnown => problem.rows_per_unit(),
+    };
+    // The kernel keeps every unit's own sum below half its limit by limiting each of its rows.
+    let for_units = SUM_LIMIT / 2 / layout_rows.max(1);
+    for_units.min(u64::from(MAX_COEFFICIENT).saturating_mul(problem.integer_row_norm_bound()))
+}
+
 /// What can be known of a private row's gradient, for the wanted centre.
 fn split(problem: &Problem, wanted: Option<Centre>) -> Result<Split, MechanismError> {
     let label = problem.encoding().label_name();
@@ -363,17 +374,5 @@ fn typical_derivative(problem: &Problem) -> f64 {
     match loss.label_domain() {
         LabelDomain::Within(labels) if loss.is_canonical() => labels.magnitude().max(1.0),
         _ => loss.derivative_bound(0.0),
-    }
-}
-
-/// The mean loss of the zero model, at most: what a plan must beat to be worth its budget.
-fn zero_model_loss(loss: Loss) -> f64 {
-    match loss.label_domain() {
-        LabelDomain::Classes(classes) => (classes as f64).ln(),
-        LabelDomain::Binary => std::f64::consts::LN_2,
-        LabelDomain::Within(labels) => {
-            [labels.low, labels.high].map(|label| loss.value(&[0.0], label)).into_iter().fold(0.0, f64::max)
-        }
-        LabelDomain::Signs | LabelDomain::None => 1.0,
     }
 }

@@ -4,9 +4,9 @@ use super::centre::AroundPublicPart;
 use super::layout::{Layout, Part};
 use super::{MechanismError, Split};
 use crate::problem::FEATURE_UNIT;
+use halflit_convex::Rows;
 use halflit_convex::kernel::{Batch, LatticeWeights, MAX_COEFFICIENT, RowSums, Rule, SUM_LIMIT, UnitSums};
 use halflit_convex::loss::LossRule;
-use halflit_convex::{Loss, Rows};
 use halflit_table::Encoding;
 
 /// The passes over one layout for one lattice.
@@ -29,7 +29,6 @@ enum Hidden<'a> {
 struct ExactSums<'a> {
     sums: RowSums<'a>,
     largest_coefficient: f64,
-    longest_row: f64,
 }
 
 impl<'a> Passes<'a> {
@@ -90,7 +89,7 @@ impl<'a> Passes<'a> {
         };
         let rows = units.map(|units| self.layout.known_rows_of(units));
         let batch = rows.as_deref().map_or(Batch::All, Batch::Only);
-        let scale = exact.scale(self.layout.loss, weights);
+        let scale = self.exact_scale(exact, weights);
         let midrange = LossRule::midrange(self.layout.loss, scale);
         let sums = match (self.layout.split, &part.weights) {
             (Split::SomeFeaturesKnown { .. }, _) => {
@@ -107,9 +106,16 @@ impl<'a> Passes<'a> {
         let Some(exact) = &self.public else {
             return Ok(vec![0.0; weights.width() * weights.outputs()]);
         };
-        let scale = exact.scale(self.layout.loss, weights);
+        let scale = self.exact_scale(exact, weights);
         let rule = LossRule::derivative(self.layout.loss, &self.layout.public.labels, scale);
         Ok(to_real(&exact.sums.sum(weights, &rule, Batch::All)?, scale))
+    }
+
+    /// Coefficient steps per unit of derivative in an exact sum: as many as fit for every derivative at these weights.
+    fn exact_scale(&self, exact: &ExactSums<'_>, weights: &LatticeWeights) -> f64 {
+        let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
+        let largest_score = squares.sqrt() * self.encoding.row_norm_bound();
+        0.9 * exact.largest_coefficient / self.layout.loss.derivative_bound(largest_score).max(1e-6)
     }
 
     fn around<'b>(&self, part: &'b Part<'b>, weights: &LatticeWeights, scale: f64) -> AroundPublicPart<'b> {
@@ -125,14 +131,7 @@ impl<'a> ExactSums<'a> {
         let bound = (SUM_LIMIT - 1) / (rows.len() as u64).max(1);
         let longest_row = (rows.max_squared_norm().isqrt() + 1) as f64;
         let largest_coefficient = (bound as f64 / longest_row).min(f64::from(MAX_COEFFICIENT));
-        Ok(ExactSums { sums: RowSums::new(rows, bound)?, largest_coefficient, longest_row })
-    }
-
-    /// Coefficient steps per unit of derivative: as many as fit for every derivative at these weights.
-    fn scale(&self, loss: Loss, weights: &LatticeWeights) -> f64 {
-        let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
-        let largest_score = squares.sqrt() * self.longest_row * FEATURE_UNIT;
-        0.9 * self.largest_coefficient / loss.derivative_bound(largest_score).max(1e-6)
+        Ok(ExactSums { sums: RowSums::new(rows, bound)?, largest_coefficient })
     }
 }
 

@@ -1,0 +1,149 @@
+//! Training on the public rows alone: the baseline that costs nothing.
+//!
+//! # Guarantee
+//!
+//! No private cell is read, so nothing is spent: the event is the empty composition. See `proof.md`.
+//!
+//! # Preconditions
+//!
+//! | what | enforced by |
+//! |---|---|
+//! | only public rows are read | the run is given the public part of the table, never the key |
+//! | which rows are public does not depend on private cells | the declaration refuses a sensitive selector |
+//!
+//! # Edge cases
+//!
+//! | case | what happens |
+//! |---|---|
+//! | no public rows | refused when planning |
+//! | fewer rows than weights | the penalty makes the minimizer unique |
+
+#[cfg(test)]
+mod tests;
+
+use crate::mechanisms::{Inconsistency, MechanismError, prior_radius};
+use crate::plan::Summary;
+use crate::problem::Problem;
+use halflit_convex::solver::{self, ProblemSpec};
+use halflit_convex::{Domain, Loss, Rows};
+use halflit_table::Regularization;
+use serde::{Deserialize, Serialize};
+
+/// The name of the mechanism in plans, certificates and on the command line.
+pub const NAME: &str = "public_rows";
+
+/// Where it comes from.
+pub(crate) const CITATION: &str =
+    "Penalised empirical risk minimization on the public rows alone (Lowy et al. 2024 call it throw-away).";
+
+/// How its free parameters are chosen.
+pub(crate) const CHOICES: &str = "The penalty follows from the number of public rows and of weights by a fixed formula; no private cell was used.";
+
+/// How near the minimizer the weights must be: far below what the sampling error of any table allows to see.
+const TOLERANCE: f64 = 1e-6;
+
+/// A checked plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    regularization: f64,
+    predicted_excess: f64,
+}
+
+/// What the certificate says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// Number of public rows.
+    pub rows: u64,
+    /// The l2 penalty.
+    pub regularization: f64,
+    /// Radius of the ball that the weights stay in, if declared.
+    pub radius: Option<f64>,
+}
+
+impl Statement {
+    pub(crate) fn check(&self) -> Result<(), Inconsistency> {
+        if self.rows > 0 { Ok(()) } else { Err(Inconsistency::new("rows", "at least 1")) }
+    }
+}
+
+impl Plan {
+    /// Plans the fit.
+    ///
+    /// # Errors
+    /// The declaration has no public rows.
+    pub fn new(problem: &Problem) -> Result<Self, MechanismError> {
+        let rows = problem.facts().public_rows;
+        if rows == 0 {
+            return Err(MechanismError::NoPublicRows);
+        }
+        let (dimension, rows) = (problem.dimension() as f64, rows as f64);
+        let regularization = match problem.regularization() {
+            Regularization::Fixed(lambda) if lambda > 0.0 => lambda,
+            _ => default_penalty(problem.loss(), problem.dimension(), rows, problem.radius()),
+        };
+        // The excess of a fitted model with d weights on n rows: d/2n, the classical rate.
+        Ok(Plan { regularization, predicted_excess: dimension / (2.0 * rows) })
+    }
+
+    pub(crate) fn summary(&self, problem: &Problem) -> Summary {
+        Summary {
+            mechanism: NAME.to_owned(),
+            variant: format!("{} public rows only, costs nothing", problem.facts().public_rows),
+            predicted_excess: self.predicted_excess,
+            releases: 0,
+            passes: 0.0,
+            noise_per_release: 0.0,
+            is_hopeless: self.predicted_excess >= super::zero_model_loss(problem.loss()),
+        }
+    }
+
+    pub(crate) fn statement(&self, problem: &Problem) -> Statement {
+        Statement {
+            rows: problem.facts().public_rows,
+            regularization: self.regularization,
+            radius: problem.radius(),
+        }
+    }
+
+    /// Minimises the penalised mean loss of the public rows.
+    pub(crate) fn run(&self, problem: &Problem) -> Result<Vec<f64>, MechanismError> {
+        let (rows, labels) = problem.public_data();
+        fit(problem.loss(), rows, labels, problem.row_norm_bound(), self.regularization, problem.radius())
+    }
+}
+
+/// The penalty of a Gaussian prior with the guessed radius: lambda = d / (n R^2).
+pub fn default_penalty(loss: Loss, dimension: usize, rows: f64, radius: Option<f64>) -> f64 {
+    dimension as f64 / (rows * prior_radius(loss, dimension, radius).powi(2))
+}
+
+/// The minimizer of the penalised mean loss of some rows that need no protection.
+pub fn fit(
+    loss: Loss,
+    rows: &Rows,
+    labels: &[f64],
+    row_norm: f64,
+    regularization: f64,
+    radius: Option<f64>,
+) -> Result<Vec<f64>, MechanismError> {
+    let dimension = rows.width() * loss.outputs();
+    let domain = match radius {
+        Some(radius) => Domain::centred_ball(dimension, radius)?,
+        None => Domain::whole(dimension, None)?,
+    };
+    let problem = solver::Problem::new(ProblemSpec {
+        rows,
+        row_norm,
+        labels: Some(labels),
+        row_weights: None,
+        total_weight: rows.len() as f64,
+        loss,
+        regularization,
+        anchor: None,
+        linear: None,
+        domain,
+    })?;
+    let tolerance = TOLERANCE.max(problem.smallest_tolerance());
+    Ok(solver::minimize(&problem, tolerance)?.weights)
+}
