@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting_bench;
+mod csv_bench;
 mod kernel_bench;
 mod noise_bench;
 mod peers;
@@ -26,6 +27,7 @@ enum Experiment {
     NoiseBench(noise_bench::Args),
     AccountingBench(accounting_bench::Args),
     KernelBench(kernel_bench::Args),
+    CsvBench(csv_bench::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Experiment::NoiseBench(args) => noise_bench::run(args),
         Experiment::AccountingBench(args) => accounting_bench::run(args),
         Experiment::KernelBench(args) => kernel_bench::run(args),
+        Experiment::CsvBench(args) => csv_bench::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -44,7 +44,9 @@ pub use declaration::{
     Budget, ColumnDomain, Declaration, DeclarationError, DeclaredColumn, DeclaredLoss, Problem, Refusal,
     Regularization, Role, Task, Visibility,
 };
-pub use declared::{BindError, Declared, EncodedTable, PublicFacts, PublicFeatures, PublicView, Units};
+pub use declared::{
+    BindError, Declared, EncodedTable, MOST_ROWS_PER_USER, PublicFacts, PublicFeatures, PublicView, Units,
+};
 pub use encoding::{
     ClassCoding, EncodeError, EncodedColumn, Encoding, EncodingError, LabelEncoding, OutOfDomain,
 };

@@ -3,13 +3,9 @@
 use halflit_convex::{FEATURE_BITS, Loss, Rows};
 use halflit_privacy::{Relation, Unit};
 use halflit_table::{
-    Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, OutOfDomain, PublicFacts,
-    Regularization,
+    Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, MOST_ROWS_PER_USER, OutOfDomain,
+    PublicFacts, Regularization,
 };
-
-/// The most rows of one user that count when the declaration names no limit. A constant, so that no unit's contribution depends
-/// on how many rows another one has.
-pub const MOST_ROWS_PER_USER: u64 = 1 << 24;
 
 /// A learning problem on a declared table.
 ///

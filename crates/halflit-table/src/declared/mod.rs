@@ -8,6 +8,7 @@ mod tests;
 
 pub use encoded::{EncodedTable, PublicFeatures, PublicView, Units};
 pub use facts::PublicFacts;
+pub use split::MOST_ROWS_PER_USER;
 
 use crate::declaration::{Declaration, Role, listed, nearest};
 use crate::encoding::{EncodeError, Encoding, EncodingError, Inspected, OutOfDomain, Storage};
@@ -98,6 +99,21 @@ pub enum BindError {
         /// The number in the file.
         found: u64,
     },
+    /// More units than the number declared for zero-out. For the data owner: the number found is private.
+    #[error(
+        "the declaration fixes the number of private {unit}s at {declared}, but {file} has {found}; sums are sized for the declared \
+         number, so raise it (it is a constant that every neighbour shares)"
+    )]
+    TooManyUnits {
+        /// `row` or `user`.
+        unit: &'static str,
+        /// The declared number.
+        declared: u64,
+        /// The table's file.
+        file: String,
+        /// The number in the file.
+        found: u64,
+    },
     /// The declaration has no sound encoding.
     #[error("{0}")]
     Encoding(#[from] EncodingError),
@@ -132,15 +148,7 @@ impl Declared {
         if split.private.is_empty() {
             return Err(BindError::NothingPrivate { file: table.source().to_owned() });
         }
-        let relation = declaration.relation();
-        if let Some(declared) = declaration.declared_units()
-            && relation.change() == Change::Replace
-            && declared != split.units()
-        {
-            let unit = if split.offsets.is_some() { "user" } else { "row" };
-            let (file, found) = (table.source().to_owned(), split.units());
-            return Err(BindError::WrongCount { unit, declared, file, found });
-        }
+        check_units(&declaration, &table, &split)?;
         let facts = public_facts(&declaration, &encoding, &table, &split);
         Ok(Declared { declaration, encoding, facts, table: Sealed::new(table), split: Sealed::new(split) })
     }
@@ -203,6 +211,18 @@ impl Declared {
         let table = self.table.content_for_public_part();
         let split = self.split.content_for_public_part();
         EncodedTable::new(self, table, split, out_of_domain)
+    }
+}
+
+/// Under replace a declared number of units must be right; under zero-out it must be large enough, for null units fill the rest.
+fn check_units(declaration: &Declaration, table: &Table, split: &Split) -> Result<(), BindError> {
+    let Some(declared) = declaration.declared_units() else { return Ok(()) };
+    let (found, file) = (split.units(), table.source().to_owned());
+    let unit = if split.offsets.is_some() { "user" } else { "row" };
+    match declaration.relation().change() {
+        Change::Replace if found != declared => Err(BindError::WrongCount { unit, declared, file, found }),
+        Change::ZeroOut if found > declared => Err(BindError::TooManyUnits { unit, declared, file, found }),
+        _ => Ok(()),
     }
 }
 

@@ -10,6 +10,10 @@ use halflit_privacy::{PrivateRows, Unit};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+/// The most private rows of one user that count when the declaration names no limit: a constant, so that how one user's rows are
+/// treated never depends on how many rows another one has.
+pub const MOST_ROWS_PER_USER: u64 = 1 << 24;
+
 /// The rows of a table, sorted into public ones and private units.
 pub(super) struct Split {
     /// Public rows, in file order.
@@ -60,9 +64,8 @@ impl Split {
         let mut offsets = vec![0];
         // A user whose rows are all public is not a unit.
         for mut rows in rows_of.into_iter().filter(|rows| !rows.is_empty()) {
-            if let Some(rows_per_user) = most
-                && rows.len() as u64 > rows_per_user
-            {
+            let rows_per_user = most.unwrap_or(MOST_ROWS_PER_USER);
+            if rows.len() as u64 > rows_per_user {
                 split.too_many(table, id_column, &rows, rows_per_user)?;
                 rows.truncate(rows_per_user as usize);
             }

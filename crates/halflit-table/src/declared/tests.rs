@@ -203,6 +203,8 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(wrong, BindError::WrongCount { unit: "row", declared: 7, found: 6, .. }), "{wrong}");
     let wrong = error(declaration("unit = 'user'\nuser = 'id'\nusers = 2", "", "", ""), table());
     assert!(matches!(wrong, BindError::WrongCount { unit: "user", declared: 2, found: 3, .. }), "{wrong}");
+    let many = error(declaration("unit = 'row'\nchange = 'zero-out'\nrows = 5", "", "", ""), table());
+    assert!(matches!(many, BindError::TooManyUnits { unit: "row", declared: 5, found: 6, .. }), "{many}");
     let nobody = error(declaration("unit = 'user'\nuser = 'consent'", "", "", ""), table());
     assert!(matches!(nobody, BindError::NoUser { row: 5, .. }), "{nobody}");
     let public = "unit = 'row'\npublic_rows = { column = 'id', in = [1, 2, 10] }";
