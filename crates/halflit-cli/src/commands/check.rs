@@ -29,7 +29,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::BadInput(format!(
-        "{findings}\nmend the cells, widen the declaration, or train with --coerce"
+        "{findings}\nmend the cells, widen the declaration, or coerce them (train --coerce)"
     )))
 }
 

@@ -49,10 +49,10 @@ struct Open {
     #[arg(long)]
     account: String,
     /// Its cap [default: the declared budget].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
     /// Its cap [default: the declared budget].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
     /// The ledger [default: NAME.ledger beside the data].
     #[arg(long, value_name = "FILE")]

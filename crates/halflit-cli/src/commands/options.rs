@@ -10,10 +10,10 @@ use halflit::table::Budget;
 #[derive(clap::Args)]
 pub struct PlanOptions {
     /// Spend at most this epsilon in this release [default: the declared budget].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
     /// With this delta [default: the declared budget].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
     /// Take this mechanism instead of the one with the smallest predicted error.
     #[arg(long, value_name = "NAME")]
@@ -28,7 +28,7 @@ pub struct PlanOptions {
     #[arg(long)]
     steps: Option<u64>,
     /// Largest norm of one unit's contribution [default: from the constants].
-    #[arg(long, value_name = "NORM")]
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     clip_norm: Option<f64>,
 }
 

@@ -74,10 +74,15 @@ fn domain(page: &Page, name: &str, section: &Section) -> Option<At<ColumnDomain>
     bounds(page, section).or_else(|| values(page, section))
 }
 
+/// `columns.age.bounds`: in a long file the key alone does not say whose it is.
+fn key_of(section: &Section, key: &str) -> String {
+    format!("{}.{key}", section.name.trim_matches(['[', ']']))
+}
+
 fn bounds(page: &Page, section: &Section) -> Option<At<ColumnDomain>> {
     let bounds = section.numbers(page, "bounds", "two numbers such as [17, 90]")?;
     let refuse = |allowed: &str, fix: &str| {
-        not_allowed(page, &bounds.span, "bounds", allowed, fix);
+        not_allowed(page, &bounds.span, &key_of(section, "bounds"), allowed, fix);
         None
     };
     let &[low, high] = bounds.value.as_slice() else {
@@ -107,13 +112,13 @@ fn values(page: &Page, section: &Section) -> Option<At<ColumnDomain>> {
         not_allowed(
             page,
             &values.span,
-            "values",
+            &key_of(section, "values"),
             "a list of at least one value",
             "list every text that can occur, or set `use = false`",
         );
         return None;
     }
-    let distinct = distinct_values(page, "values", values.value)?;
+    let distinct = distinct_values(page, &key_of(section, "values"), values.value)?;
     let texts = distinct.into_iter().map(|value| value.value).collect();
     Some(At { value: ColumnDomain::Values(texts), span: values.span })
 }

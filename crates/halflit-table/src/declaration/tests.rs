@@ -361,7 +361,7 @@ fn refused_declarations() {
             SMALL,
             "bounds = [0, 1]\n",
             "bounds = [1, 0]\n",
-            "`bounds` is [1, 0], but must be the lower bound first; write bounds = [0, 1]",
+            "`columns.x.bounds` is [1, 0], but must be the lower bound first; write bounds = [0, 1]",
         ),
         (SMALL, "bounds = [0, 1]\n", "bounds = [1, 1]\n", "two different numbers"),
         (SMALL, "bounds = [0, 1]\n", "bounds = [0, 1e-320]\n", "two different numbers"),
@@ -386,21 +386,21 @@ fn refused_declarations() {
             SMALL,
             "bounds = [0, 1]\n",
             "values = []\n",
-            "`values` is [], but must be a list of at least one value",
+            "`columns.x.values` is [], but must be a list of at least one value",
         ),
         (
             SMALL,
             "bounds = [0, 1]\n",
             "values = [\"a\", \"b\", \"a\"]\n",
-            "`values` lists \"a\" a second time",
+            "`columns.x.values` lists \"a\" a second time",
         ),
         (
             SMALL,
             "bounds = [0, 1]\n",
             "values = [1, 2, \"1.0\"]\n",
-            "`values` lists \"1.0\" a second time (first as `1`)",
+            "`columns.x.values` lists \"1.0\" a second time (first as `1`)",
         ),
-        (SMALL, "bounds = [0, 1]\n", "values = [\"\", \" \"]\n", "`values` lists \" \" a second time"),
+        (SMALL, "bounds = [0, 1]\n", "values = [\"\", \" \"]\n", "`columns.x.values` lists \" \" a second time"),
         (FULL, "\"<=50K\", ", "\"\", ", "an empty label cannot be learned"),
         (FULL, "in = [\"yes\", \"licensed\"]", "in = [\"\"]", "a row whose selector is empty is private"),
         (SMALL, "bounds = [0, 1]\n", "values = [\"a\", []]\n", "`values` is a list, but must be a text"),
@@ -493,7 +493,7 @@ fn several_problems_are_reported_in_file_order() {
     let error = Declaration::parse(&text, "privacy.toml").unwrap_err();
     let lines: Vec<usize> = error.problems.iter().map(|problem| problem.line).collect();
     assert_eq!(lines, [3, 7, 9, 11], "{error}");
-    assert!(error.to_string().contains("privacy.toml:11:10: `bounds` is [3, 1]"), "{error}");
+    assert!(error.to_string().contains("privacy.toml:11:10: `columns.x.bounds` is [3, 1]"), "{error}");
     assert!(error.to_string().contains(" 11 | bounds = [3, 1]\n    |          ^^^^^^"), "{error}");
 }
 

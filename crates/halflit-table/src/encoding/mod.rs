@@ -122,7 +122,7 @@ pub enum EncodeError {
         reason: String,
     },
     /// Cells lie outside their domains.
-    #[error("{0}\nmend the cells, widen the declaration, or coerce")]
+    #[error("{0}\nmend the cells, widen the declaration, or coerce them (--coerce)")]
     OutOfDomain(Findings),
     /// Coercing a label needs to know what a missing one becomes.
     #[error(

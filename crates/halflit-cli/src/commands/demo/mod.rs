@@ -37,9 +37,15 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
 
     let declaration = Declaration::parse(story::DECLARATION, "privacy.toml").map_err(Failure::failed)?;
     let read = |options| Table::read(&data, &options).map_err(Failure::failed);
-    let declared = Declared::bind(declaration.clone(), read(declaration.read_options())?).map_err(Failure::failed)?;
+    let declared =
+        Declared::bind(declaration.clone(), read(declaration.read_options())?).map_err(Failure::failed)?;
     if !json {
-        println!("{} advertisements shown to {} readers: {}", table.lines().count() - 1, story::READERS, data.display());
+        println!(
+            "{} advertisements shown to {} readers: {}",
+            table.lines().count() - 1,
+            story::READERS,
+            data.display()
+        );
         println!("what is private, declared: {}\n", folder.join("privacy.toml").display());
         println!("{}\n", declared.relation().sentence());
     }
@@ -56,7 +62,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let plan = Plans::new(problem, &Request::default()).and_then(Plans::best).map_err(Failure::failed)?;
     let trained = train(plan, &folder.join("ads.ledger"), &release)?;
 
-    let new = Table::read(&folder.join("new-readers.csv"), &encoding.read_options(true)).map_err(Failure::failed)?;
+    let new = Table::read(&folder.join("new-readers.csv"), &encoding.read_options(true))
+        .map_err(Failure::failed)?;
     let tried = |model: &Model| model.evaluate(&new, OutOfDomain::Refuse).map_err(Failure::failed);
     let private = tried(&trained.release.model)?;
     let (unprotected, public_rows) = (tried(&unprotected)?, tried(&public_rows)?);
@@ -74,15 +81,22 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    println!("Trained with epsilon {} and delta {:e} per reader. On {} advertisements shown to new readers:\n", guarantee.epsilon, guarantee.delta, private.rows);
+    println!(
+        "Trained with epsilon {} and delta {:e} per reader. On {} advertisements shown to new readers:\n",
+        guarantee.epsilon, guarantee.delta, private.rows
+    );
     println!("  {:<32}{:>10}{:>12}", "", "accuracy", "mean loss");
-    for (name, evaluation) in
-        [("without protection", &unprotected), ("halflit", &private), ("consenting readers only", &public_rows)]
-    {
+    for (name, evaluation) in [
+        ("without protection", &unprotected),
+        ("halflit", &private),
+        ("consenting readers only", &public_rows),
+    ] {
         print_row(name, evaluation);
     }
     println!("\nThe report: {}", report.display());
-    println!("It shows who is protected, what that cost, how much noise it took, and which pages, slots and incomes bring clicks.");
+    println!(
+        "It shows who is protected, what that cost, how much noise it took, and which pages, slots and incomes bring clicks."
+    );
     Ok(())
 }
 
@@ -90,7 +104,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
 fn fitted(problem: &Problem, rows: &Rows, labels: &[f64]) -> Result<Model, Failure> {
     let loss = problem.loss();
     let penalty = default_penalty(loss, problem.dimension(), rows.len() as f64, None);
-    let weights = fit(loss, rows, labels, problem.row_norm_bound(), penalty, None).map_err(Failure::failed)?;
+    let weights =
+        fit(loss, rows, labels, problem.row_norm_bound(), penalty, None).map_err(Failure::failed)?;
     Model::new(loss, problem.encoding().clone(), vec![weights]).map_err(Failure::failed)
 }
 

@@ -1,0 +1,140 @@
+use crate::{Desk, files_of};
+
+#[test]
+fn from_a_csv_to_a_model_a_certificate_and_a_report() {
+    let desk = Desk::new(3000);
+    let check = desk.ok("check patients.csv");
+    assert!(
+        check.contains(
+            "Two tables are neighbours if they differ only in the columns ill and ward of one row."
+        ),
+        "{check}"
+    );
+    assert!(check.contains("4 coordinates") && check.contains("row norm bound"), "{check}");
+    let plan = desk.ok("plan patients.csv");
+    assert!(plan.contains("midrange") && plan.contains("centre zero"), "{plan}");
+    assert_eq!(
+        desk.files(),
+        ["patients.csv", "privacy.toml"],
+        "checking and planning write and spend nothing"
+    );
+
+    let train = desk.ok("train patients.csv");
+    assert!(train.contains("Spent epsilon 2.0000 at delta 1e-6"), "{train}");
+    assert_eq!(desk.files(), ["patients-release", "patients.csv", "patients.ledger", "privacy.toml"]);
+    assert_eq!(files_of(&desk.path("patients-release")), ["certificate.json", "model.json", "report.html"]);
+
+    let verify = desk.ok("verify patients-release/certificate.json --model patients-release/model.json");
+    assert!(
+        verify.contains("The certificate holds") && verify.contains("is the certified model"),
+        "{verify}"
+    );
+    let ledger = desk.ok("ledger show patients.csv");
+    assert!(ledger.contains("noisy_gradient") && ledger.contains("released, model"), "{ledger}");
+
+    let predictions = desk.ok("predict patients-release/model.json patients.csv");
+    assert_eq!(predictions.lines().count(), 3001);
+    assert_eq!(predictions.lines().next(), Some("ill,probability of no,probability of yes"));
+    let evaluation = desk.json("predict patients-release/model.json patients.csv --evaluate");
+    assert!(evaluation["evaluation"]["accuracy"].as_f64().unwrap() > 0.75, "{evaluation}");
+}
+
+#[test]
+fn every_command_answers_in_json() {
+    let desk = Desk::new(400);
+    assert_eq!(desk.json("check patients.csv")["facts"]["private_units"], 400);
+    let plan = desk.json("plan patients.csv");
+    assert!(plan["epsilon"]["upper"].as_f64().unwrap() <= 2.0);
+    let train = desk.json("train patients.csv --out here --epsilon 0.5");
+    assert_eq!(train["guarantee"]["epsilon"], 0.5);
+    assert_eq!(desk.json("verify here/certificate.json")["valid"], true);
+    assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
+    assert_eq!(desk.json("predict here/model.json patients.csv")["rows"], 400);
+    let calibrated = desk.json("calibrate gaussian --epsilon 1 --delta 1e-6 --change replace");
+    assert!(calibrated["noise_multiplier"].as_f64().unwrap() > 8.0);
+    let account = desk.json("account gaussian --noise-multiplier 10 --delta 1e-6 --change replace");
+    assert!(account["epsilon"]["lower"].as_f64() <= account["epsilon"]["upper"].as_f64());
+}
+
+#[test]
+fn the_budget_runs_out_and_says_so() {
+    let desk = Desk::new(400);
+    desk.ok("train patients.csv --epsilon 1.5 --out one");
+    let refused = desk.refused("train patients.csv --epsilon 1.5 --out two");
+    assert!(refused.contains("account default allows epsilon 2") && refused.contains("fits"), "{refused}");
+    assert!(!desk.path("two").exists());
+    desk.ok("train patients.csv --epsilon 0.5 --out three");
+    assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_skeleton_is_filled_in_step_by_step() {
+    let desk = Desk::new(200);
+    std::fs::remove_file(desk.path("privacy.toml")).unwrap();
+    assert!(
+        desk.refused("check patients.csv").contains("halflit init"),
+        "a missing declaration names the remedy"
+    );
+    desk.ok("init patients.csv");
+    let skeleton = desk.read("privacy.toml");
+    assert!(!skeleton.contains("north"), "nothing is measured: {skeleton}");
+    let unfilled = desk.refused("check patients.csv");
+    assert!(unfilled.contains("fill in") && unfilled.contains("privacy.toml:"), "{unfilled}");
+    assert!(desk.refused("init patients.csv").contains("--force"));
+    desk.ok("init patients.csv --measure --force");
+    let measured = desk.read("privacy.toml").replace("label = \"fill in\"", "label = \"ill\"");
+    assert!(measured.contains("NOT PRIVATE") && measured.contains("\"north\", \"south\""), "{measured}");
+    desk.write("privacy.toml", &measured.replace("loss = \"fill in\"", "loss = \"logistic\""));
+    desk.ok("check patients.csv");
+}
+
+#[test]
+fn gzip_and_another_place_for_everything() {
+    let desk = Desk::new(300);
+    std::fs::create_dir(desk.path("elsewhere")).unwrap();
+    std::fs::rename(desk.path("privacy.toml"), desk.path("elsewhere/p.toml")).unwrap();
+    desk.ok("train patients.csv --privacy elsewhere/p.toml --ledger elsewhere/l --out elsewhere/out --sampling-rate 1/4 --steps 30");
+    assert_eq!(files_of(&desk.path("elsewhere")), ["l", "out", "p.toml"]);
+    let certificate = desk.read("elsewhere/out/certificate.json");
+    assert!(
+        certificate.contains("\"denominator\": 4") && certificate.contains("poisson-gaussian"),
+        "{certificate}"
+    );
+    desk.ok("verify elsewhere/out/certificate.json");
+    desk.ok("ledger show --ledger elsewhere/l");
+}
+
+#[test]
+fn a_tampered_certificate_fails() {
+    let desk = Desk::new(300);
+    desk.ok("train patients.csv --out out");
+    let certificate = desk.read("out/certificate.json");
+    desk.write("out/certificate.json", &certificate.replace("\"epsilon\": 2.0", "\"epsilon\": 1.0"));
+    let output = desk.run("verify out/certificate.json");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(crate::stderr(&output).contains("altered"), "{}", crate::stderr(&output));
+    desk.write("out/certificate.json", &certificate);
+    desk.write("out/model.json", &desk.read("out/model.json").replace("0.", "1."));
+    assert_eq!(desk.run("verify out/certificate.json --model out/model.json").status.code(), Some(1));
+}
+
+#[test]
+fn accounts_are_opened_and_closed() {
+    let desk = Desk::new(300);
+    desk.ok("ledger open patients.csv --account year --epsilon 4 --delta 1e-6");
+    desk.ok("train patients.csv --epsilon 3 --out one");
+    let full = "[columns.age]\nbounds = [0, 100]\n";
+    desk.write(
+        "full.toml",
+        &desk
+            .read("privacy.toml")
+            .replace("[columns.age]\nbounds = [0, 100]\nvisibility = \"public\"\n", full),
+    );
+    assert!(
+        desk.refused("ledger open patients.csv --privacy full.toml --account all")
+            .contains("no bounded cost")
+    );
+    assert!(desk.refused("ledger close nobody patients.csv").contains("open accounts: year"));
+    desk.ok("ledger close year patients.csv");
+    assert!(desk.ok("ledger show patients.csv").contains("year (closed)"));
+}
