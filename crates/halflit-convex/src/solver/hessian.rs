@@ -4,53 +4,76 @@ use super::passes::{FEATURE_UNIT, Passes, Smoothing, add};
 use crate::rows::Rows;
 use std::ops::Range;
 
+/// Dense rows added together: one load and store of a Hessian entry serves this many.
+const GROUP: usize = 4;
+
 /// hessian += sum over the block's rows of share_i * (curvature of row i), lower triangle.
 ///
 /// `curvatures` holds second derivatives for one output, probabilities p for softmax, whose curvature is diag(p) - p p^T.
 #[inline(always)]
 pub(super) fn add_block(passes: &Passes<'_>, rows: Range<usize>, curvatures: &[f64], hessian: &mut [f64]) {
-    let (len, outputs, width, size) = (rows.len(), passes.outputs(), passes.rows.width(), passes.size());
-    let mut row_values = vec![0.0; width];
-    for (position, row) in rows.enumerate() {
-        let share = passes.share(row);
-        let entries: Option<Vec<(usize, f64)>> = match passes.rows {
-            Rows::Dense(dense) => {
-                for (value, &q) in row_values.iter_mut().zip(dense.row(row)) {
-                    *value = f64::from(q);
-                }
-                None
-            }
-            Rows::Sparse(sparse) => {
-                Some(sparse.row(row).iter().map(|(column, q)| (column, f64::from(q))).collect())
-            }
-        };
-        for first in 0..outputs {
-            for second in 0..=first {
-                let weight = share * curvature(curvatures, len, position, first, second, outputs);
-                if weight == 0.0 {
-                    continue;
-                }
-                // block (first, second): weight * q q^T; below the diagonal of the whole when first > second
-                match &entries {
-                    None => {
-                        for (i, &value) in row_values.iter().enumerate() {
-                            let factor = weight * value;
-                            let end = if first == second { i + 1 } else { width };
-                            let line = &mut hessian[(first * width + i) * size + second * width..][..end];
-                            for (h, &other) in line.iter_mut().zip(&row_values) {
-                                *h += factor * other;
-                            }
-                        }
+    let (len, outputs) = (rows.len(), passes.outputs());
+    let weight = |position: usize, first: usize, second: usize| {
+        passes.share(rows.start + position) * curvature(curvatures, len, position, first, second, outputs)
+    };
+    match passes.rows {
+        Rows::Dense(dense) => {
+            let mut group: [Vec<f64>; GROUP] = std::array::from_fn(|_| vec![0.0; dense.width()]);
+            for start in (0..len).step_by(GROUP) {
+                let present = GROUP.min(len - start);
+                for (values, position) in group.iter_mut().zip(start..start + present) {
+                    for (value, &q) in values.iter_mut().zip(dense.row(rows.start + position)) {
+                        *value = f64::from(q);
                     }
-                    Some(entries) => {
-                        for &(i, value) in entries {
-                            for &(j, other) in entries.iter().filter(|&&(j, _)| first > second || j <= i) {
-                                hessian[(first * width + i) * size + second * width + j] +=
-                                    weight * value * other;
-                            }
+                }
+                add_group(&group, outputs, hessian, |member, first, second| {
+                    if member < present { weight(start + member, first, second) } else { 0.0 }
+                });
+            }
+        }
+        Rows::Sparse(sparse) => {
+            let (width, size) = (sparse.width(), passes.size());
+            for position in 0..len {
+                let row = sparse.row(rows.start + position);
+                for (first, second) in pairs(outputs) {
+                    let weight = weight(position, first, second);
+                    for (i, value) in row.iter() {
+                        let factor = weight * f64::from(value);
+                        let line = &mut hessian[(first * width + i) * size + second * width..][..width];
+                        for (j, other) in row.iter().take_while(|&(j, _)| first > second || j <= i) {
+                            line[j] += factor * f64::from(other);
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Pairs of outputs in the lower triangle of blocks.
+fn pairs(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..outputs).flat_map(|first| (0..=first).map(move |second| (first, second)))
+}
+
+/// hessian += sum over the group's rows of weight * q q^T, block by block.
+#[inline(always)]
+fn add_group(
+    group: &[Vec<f64>; GROUP],
+    outputs: usize,
+    hessian: &mut [f64],
+    weight: impl Fn(usize, usize, usize) -> f64,
+) {
+    let [a, b, c, d] = group;
+    let width = a.len();
+    let size = width * outputs;
+    for (first, second) in pairs(outputs) {
+        let weights: [f64; GROUP] = std::array::from_fn(|member| weight(member, first, second));
+        for i in 0..width {
+            let end = if first == second { i + 1 } else { width };
+            let line = &mut hessian[(first * width + i) * size + second * width..][..end];
+            let f: [f64; GROUP] = std::array::from_fn(|member| weights[member] * group[member][i]);
+            for ((((h, a), b), c), d) in line.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                *h += (f[0] * a + f[1] * b) + (f[2] * c + f[3] * d);
             }
         }
     }

@@ -53,31 +53,37 @@ struct Merit {
     barrier: Barrier,
 }
 
+/// Weights and what was found there.
+type Point = (Vec<f64>, Merit);
+
 impl Search<'_, '_> {
     fn done(&self) -> bool {
         self.best.as_ref().is_some_and(|best| best.distance <= self.tolerance)
     }
 
-    /// Keeps the attempt if it is the best so far; says whether it is.
-    fn offer(&mut self, attempt: Attempt) -> bool {
-        let better = self.best.as_ref().is_none_or(|best| attempt.distance < best.distance);
-        if better {
+    /// Keeps the attempt if it is the best so far; returns its distance.
+    fn offer(&mut self, attempt: Attempt) -> f64 {
+        let distance = attempt.distance;
+        if self.best.as_ref().is_none_or(|best| distance < best.distance) {
             self.best = Some(attempt);
         }
-        better
+        distance
     }
 
     /// Newton's method without the constraint: enough when the minimizer lies inside the domain.
     fn free(&mut self, start: Vec<f64>) {
         let Some(mut point) = self.merit(start, 0.0) else { return };
-        let mut idle = 0;
+        let mut progress = Progress::new();
         for _ in 0..STEPS {
-            let improved = self.offer_gradient_mapping(&point.0, &point.1.gradient);
-            idle = if improved { 0 } else { idle + 1 };
-            if self.done() || idle >= PATIENCE {
+            let distance = self.offer_gradient_mapping(&point.0, &point.1.gradient);
+            if self.done() || progress.has_ended(distance) {
                 return;
             }
-            let Some((next, _)) = self.step(point, 0.0) else { return };
+            let Some((next, decrement)) = self.step(&point, 0.0) else { return };
+            if decrement > noise(next.1.value) {
+                // still descending: the certificate need not fall in every step
+                progress = Progress::new();
+            }
             point = next;
         }
     }
@@ -88,30 +94,40 @@ impl Search<'_, '_> {
         let Some(start) = interior(&problem.domain, start) else { return };
         let mut weight = 0.1 * problem.bounds.gradient_bound().min(1.0);
         let Some(mut point) = self.merit(start, weight) else { return };
-        let mut idle = 0;
-        while idle < PATIENCE && weight > 1e-22 {
-            for _ in 0..STEPS {
-                let Some((next, decrement)) = self.step(point, weight) else { return };
-                point = next;
-                // centred well enough for the next weight; later weights deserve better centring
-                if decrement <= 1e-3 * weight {
-                    break;
-                }
-            }
-            let improved = self.offer_from_path(&point, weight);
-            if self.done() {
+        let mut progress = Progress::new();
+        while weight > 1e-22 {
+            self.centre(&mut point, weight);
+            let distance = self.offer_from_path(&point, weight);
+            if self.done() || progress.has_ended(distance) {
                 return;
             }
-            idle = if improved { 0 } else { idle + 1 };
             weight *= 0.1;
             let Some(next) = self.merit(point.0, weight) else { return };
             point = next;
         }
     }
 
-    fn offer_gradient_mapping(&mut self, weights: &[f64], gradient: &[f64]) -> bool {
+    /// Newton steps until the point is centred for this weight: near in the barrier's own measure, and with a gradient small
+    /// enough not to spoil a duality gap, which contains ||gradient||^2 / (2 lambda).
+    fn centre(&mut self, point: &mut Point, weight: f64) {
+        let mut extra = 0;
+        for _ in 0..STEPS {
+            // a failed step ends the centring, not the path: what there is may still be certified
+            let Some((next, decrement)) = self.step(point, weight) else { return };
+            *point = next;
+            if decrement <= 1e-3 * weight {
+                let squared = dot(&point.1.gradient, &point.1.gradient);
+                extra += 1;
+                if squared <= 0.1 * self.problem.regularization * weight || extra > PATIENCE {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn offer_gradient_mapping(&mut self, weights: &[f64], gradient: &[f64]) -> f64 {
         let problem = self.problem;
-        let Some(smoothness) = problem.smoothness() else { return false };
+        let Some(smoothness) = problem.smoothness() else { return f64::INFINITY };
         let error = problem.bounds.gradient_error();
         let mut distance = certificate::gradient_mapping(problem, weights, gradient, smoothness, error);
         let mut weights = weights.to_vec();
@@ -123,22 +139,25 @@ impl Search<'_, '_> {
     }
 
     /// The certificate at a point of the path: a duality gap for kinks, else the gradient mapping on the boundary.
-    fn offer_from_path(&mut self, (weights, merit): &(Vec<f64>, Merit), weight: f64) -> bool {
+    fn offer_from_path(&mut self, (weights, merit): &Point, weight: f64) -> f64 {
         self.passes += 1;
         if has_kink(self.problem.passes.loss.form()) {
-            let slopes = polish::barrier_slopes(self.problem, weights, weight);
-            let better = self.offer(certificate::duality_gap(self.problem, weights, &slopes));
-            if self.done() || weight > polish::LARGEST_WEIGHT {
-                return better;
+            // rounding may have carried the steps off the plane of a simplex
+            let mut weights = weights.clone();
+            self.problem.domain.project(&mut weights);
+            let slopes = polish::barrier_slopes(self.problem, &weights, weight);
+            let mut distance = self.offer(certificate::duality_gap(self.problem, &weights, &slopes));
+            if !self.done() && weight <= polish::LARGEST_WEIGHT {
+                for (weights, slopes) in polish::polish(self.problem, &weights, slopes, weight) {
+                    self.passes += polish::PASSES;
+                    distance =
+                        distance.min(self.offer(certificate::duality_gap(self.problem, &weights, &slopes)));
+                }
             }
-            let Some((weights, slopes)) = polish::polish(self.problem, weights, slopes, weight) else {
-                return better;
-            };
-            self.passes += polish::PASSES;
-            return self.offer(certificate::duality_gap(self.problem, &weights, &slopes)) || better;
+            return distance;
         }
         // one projected gradient step lands on the constraints that are active
-        let Some(smoothness) = self.problem.smoothness() else { return false };
+        let Some(smoothness) = self.problem.smoothness() else { return f64::INFINITY };
         let mut gradient = merit.slope_sum.clone();
         self.problem.add_simple_gradient(weights, &mut gradient);
         let mut landed = weights.clone();
@@ -150,7 +169,7 @@ impl Search<'_, '_> {
     }
 
     /// Value and derivatives at `weights`; `None` outside the barrier's domain or where nothing is finite.
-    fn merit(&mut self, weights: Vec<f64>, barrier_weight: f64) -> Option<(Vec<f64>, Merit)> {
+    fn merit(&mut self, weights: Vec<f64>, barrier_weight: f64) -> Option<Point> {
         let problem = self.problem;
         let size = problem.size();
         let barrier = match barrier_weight > 0.0 {
@@ -169,16 +188,21 @@ impl Search<'_, '_> {
         let mut gradient = evaluation.gradient;
         problem.add_simple_gradient(&weights, &mut gradient);
         axpy(&mut gradient, barrier_weight, &barrier.gradient);
+        if barrier_weight > 0.0 && keeps_sum(&problem.domain) {
+            // the part across the plane is the plane's business, and would drown the rest in rounding
+            let mean = gradient.iter().sum::<f64>() / size as f64;
+            gradient.iter_mut().for_each(|g| *g -= mean);
+        }
         value.is_finite().then_some((weights, Merit { value, gradient, slope_sum, barrier }))
     }
 
     /// One damped Newton step; also returns the squared Newton decrement.
-    fn step(&mut self, from: (Vec<f64>, Merit), barrier_weight: f64) -> Option<((Vec<f64>, Merit), f64)> {
+    fn step(&mut self, from: &Point, barrier_weight: f64) -> Option<(Point, f64)> {
         let (weights, merit) = from;
-        let direction = self.direction(&weights, &merit, barrier_weight)?;
-        // differences of the objective below this are rounding, and so is a decrement that comes out negative
-        let noise = 1e-14 * (1.0 + merit.value.abs());
+        let direction = self.direction(weights, merit, barrier_weight)?;
+        let noise = noise(merit.value);
         let decrement = -dot(&direction, &merit.gradient);
+        // a decrement that comes out barely negative is rounding
         if !(decrement >= -noise && decrement.is_finite()) {
             return None;
         }
@@ -244,6 +268,29 @@ impl Search<'_, '_> {
         }
         direction.iter_mut().for_each(|d| *d = -*d);
         direction.iter().all(|d| d.is_finite()).then_some(direction)
+    }
+}
+
+/// Differences of the objective below this are rounding.
+fn noise(value: f64) -> f64 {
+    1e-14 * (1.0 + value.abs())
+}
+
+/// Notices when certificates have stopped improving.
+struct Progress {
+    best: f64,
+    idle: usize,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Progress { best: f64::INFINITY, idle: 0 }
+    }
+
+    fn has_ended(&mut self, distance: f64) -> bool {
+        self.idle = if distance < self.best { 0 } else { self.idle + 1 };
+        self.best = self.best.min(distance);
+        self.idle >= PATIENCE
     }
 }
 

@@ -17,7 +17,9 @@ fn data(loss: &Loss, rows: usize, width: usize, seed: u64) -> Data {
     let rows: Vec<Vec<i16>> = (0..rows)
         .map(|_| {
             (0..width)
-                .map(|_| if numbers.next() % 4 == 0 { 0 } else { (numbers.symmetric() * 16384.0) as i16 })
+                .map(|_| {
+                    if numbers.next().is_multiple_of(4) { 0 } else { (numbers.symmetric() * 16384.0) as i16 }
+                })
                 .collect()
         })
         .collect();
@@ -66,7 +68,7 @@ fn domains(size: usize) -> Vec<Domain> {
         Domain::centred_ball(size, 50.0).unwrap(),
         Domain::boxed(vec![-0.15; size], vec![0.1; size]).unwrap(),
         Domain::simplex(size).unwrap(),
-        Domain::two_balls(ball(0.1, 0.4), ball(-0.1, 0.4)).unwrap(),
+        Domain::two_balls(ball(0.1, 0.4 + 0.02 * size as f64), ball(-0.1, 0.4 + 0.02 * size as f64)).unwrap(),
     ]
 }
 
@@ -578,4 +580,36 @@ fn what_is_no_problem_is_refused() {
     assert!(matches!(refused(ProblemSpec { domain: three, ..good() }), SolverError::Length { .. }));
     let problem = Problem::new(good()).unwrap();
     assert!(matches!(minimize_from(&problem, 1e-6, Some(&[0.0])), Err(SolverError::Length { .. })));
+}
+
+#[test]
+fn random_problems_of_every_kind_are_solved() {
+    // Shapes, regularizations, domains, generic and coarse data (ties everywhere), all mixed.
+    let mut numbers = Numbers::new(1);
+    let losses = losses();
+    for _ in 0..200 {
+        let mut pick = |choices: &[usize]| choices[(numbers.next() % choices.len() as u64) as usize];
+        let loss = losses[pick(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10])];
+        let (rows, width) = (pick(&[20, 100, 500, 1000]), pick(&[1, 3, 6, 12]));
+        let regularization = [1.0, 1e-1, 1e-2, 1e-3, 1e-4][pick(&[0, 1, 2, 3, 4])];
+        let mut data = data(&loss, rows, width, pick(&[1, 2, 3, 4, 5, 6]) as u64);
+        if pick(&[0, 1]) == 1 {
+            let coarse =
+                |_| (0..width).map(|_| 8192 * (pick(&[0, 1, 2, 3]) as i16 - 1)).collect::<Vec<i16>>();
+            data.dense =
+                DenseRows::from_rows(width, &(0..rows).map(coarse).collect::<Vec<_>>()).unwrap().into();
+            if matches!(loss.label_domain(), LabelDomain::Within(_)) {
+                data.labels.iter_mut().for_each(|label| *label = (*label * 4.0).round() / 4.0);
+            }
+        }
+        let domains = domains(width * loss.outputs());
+        let mut spec = spec(loss, &data.dense, &data, domains[pick(&[0, 1, 2, 3, 4, 5])].clone());
+        spec.row_norm = spec.row_norm.max(1e-6);
+        spec.regularization = regularization;
+        let problem = Problem::new(spec).unwrap();
+        let tolerance = tolerance(&problem);
+        let certificate = minimize(&problem, tolerance).unwrap().certificate;
+        assert!(certificate.distance <= tolerance, "{} {rows} {width} {regularization}", loss.name());
+        assert!(certificate.passes < 3000, "{} {rows} {width} {regularization} {certificate:?}", loss.name());
+    }
 }
