@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod accounting_bench;
+mod adult;
 mod csv_bench;
+mod datasets;
 mod kernel_bench;
 mod noise_bench;
 mod peers;
@@ -28,6 +30,7 @@ enum Experiment {
     AccountingBench(accounting_bench::Args),
     KernelBench(kernel_bench::Args),
     CsvBench(csv_bench::Args),
+    Adult(adult::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Experiment::AccountingBench(args) => accounting_bench::run(args),
         Experiment::KernelBench(args) => kernel_bench::run(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
+        Experiment::Adult(args) => adult::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
