@@ -249,7 +249,8 @@ fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (f64, f64) 
         work();
         start.elapsed().as_secs_f64()
     };
-    (first(), second());
+    first();
+    second();
     let (mut a, mut b): (Vec<f64>, Vec<f64>) =
         (0..repeats.max(1)).map(|_| (time(&first), time(&second))).unzip();
     let median = |seconds: &mut Vec<f64>| {

@@ -26,9 +26,7 @@ pub fn python(program: &str, arguments: &[String]) -> PeerAnswer {
         .expect("stdin was piped")
         .write_all(program.as_bytes())
         .map_err(|error| format!("python3 took no program: {error}"))?;
-    let output = child
-        .wait_with_output()
-        .map_err(|error| format!("python3 did not finish: {error}"))?;
+    let output = child.wait_with_output().map_err(|error| format!("python3 did not finish: {error}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         return Err(stderr.lines().last().unwrap_or("python3 failed").to_owned());

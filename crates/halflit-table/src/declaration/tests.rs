@@ -400,7 +400,12 @@ fn refused_declarations() {
             "values = [1, 2, \"1.0\"]\n",
             "`columns.x.values` lists \"1.0\" a second time (first as `1`)",
         ),
-        (SMALL, "bounds = [0, 1]\n", "values = [\"\", \" \"]\n", "`columns.x.values` lists \" \" a second time"),
+        (
+            SMALL,
+            "bounds = [0, 1]\n",
+            "values = [\"\", \" \"]\n",
+            "`columns.x.values` lists \" \" a second time",
+        ),
         (FULL, "\"<=50K\", ", "\"\", ", "an empty label cannot be learned"),
         (FULL, "in = [\"yes\", \"licensed\"]", "in = [\"\"]", "a row whose selector is empty is private"),
         (SMALL, "bounds = [0, 1]\n", "values = [\"a\", []]\n", "`values` is a list, but must be a text"),

@@ -301,7 +301,8 @@ impl Ledger {
             delta: cap.delta,
             is_open: true,
         };
-        (Epsilon::new(cap.epsilon)?, Delta::new(cap.delta)?);
+        Epsilon::new(cap.epsilon)?;
+        Delta::new(cap.delta)?;
         self.log.append(|entries: &[Entry<Line>]| {
             let state = State::of(entries);
             if state.accounts.iter().any(|existing| existing.name == name) {

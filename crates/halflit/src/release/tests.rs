@@ -67,7 +67,8 @@ fn a_changed_certificate_is_refused() {
 #[test]
 fn claims_that_do_not_follow_are_refused_even_under_a_fresh_seal() {
     let honest = honest().certificate;
-    let forgeries: [(&str, fn(&mut Certificate)); 11] = [
+    type Forgery = fn(&mut Certificate);
+    let forgeries: [(&str, Forgery); 11] = [
         ("guarantee.epsilon", |c| c.guarantee.epsilon *= 0.9),
         ("guarantee.epsilon", |c| c.guarantee.delta *= 0.1),
         ("guarantee.epsilon", |c| c.guarantee.epsilon = f64::NAN),

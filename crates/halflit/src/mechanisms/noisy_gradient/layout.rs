@@ -58,11 +58,11 @@ impl<'a> Layout<'a> {
             rows_per_unit,
         };
         match split {
-            Split::NothingKnown => {}
-            Split::FeaturesKnown => {
+            Split::Nothing => {}
+            Split::AllFeatures => {
                 layout.known = Some(Part { rows: Cow::Borrowed(rows), labels: Cow::Borrowed(&[]), weights })
             }
-            Split::SomeFeaturesKnown { .. } => {
+            Split::SomeFeatures { .. } => {
                 let public_rows = match encoded.public_view()?.features {
                     PublicFeatures::All(rows) => rows.clone(),
                     PublicFeatures::Some(rows) => rows,

@@ -94,15 +94,15 @@ pub enum Centre {
     Midrange,
 }
 
-/// What the centre rests on.
+/// What is known of a private row without its sensitive cells: what the centre rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
     /// Zero centre.
-    NothingKnown,
+    Nothing,
     /// Midrange; all features are public, the label is sensitive.
-    FeaturesKnown,
+    AllFeatures,
     /// Midrange; some features are public.
-    SomeFeaturesKnown {
+    SomeFeatures {
         /// Whether the label is public too.
         label_is_public: bool,
     },
@@ -129,7 +129,7 @@ impl Plan {
     /// A centre that the relation does not allow, numbers outside their ranges, a budget that no noise can meet.
     pub fn new(problem: &Problem, params: &Params, budget: Budget) -> Result<Self, MechanismError> {
         let split = split(problem, params.centre)?;
-        let centre = if split == Split::NothingKnown { Centre::Zero } else { Centre::Midrange };
+        let centre = if split == Split::Nothing { Centre::Zero } else { Centre::Midrange };
         let change = problem.relation().change();
         let clip_norm = match params.clip_norm {
             Some(norm) if norm.is_finite() && norm > 0.0 => norm,
@@ -311,8 +311,8 @@ fn candidate_steps(scales: &Scales, params: &Params) -> Vec<NonZeroU64> {
 /// The largest lattice radius at which no single row's coefficient is cut off before its unit is clamped.
 fn radius_cap(problem: &Problem, split: Split) -> u64 {
     let layout_rows = match split {
-        Split::SomeFeaturesKnown { .. } => 2 * problem.rows_per_unit(),
-        Split::NothingKnown | Split::FeaturesKnown => problem.rows_per_unit(),
+        Split::SomeFeatures { .. } => 2 * problem.rows_per_unit(),
+        Split::Nothing | Split::AllFeatures => problem.rows_per_unit(),
     };
     // The kernel keeps every unit's own sum below half its limit by limiting each of its rows.
     let for_units = SUM_LIMIT / 2 / layout_rows.max(1);
@@ -329,15 +329,15 @@ fn split(problem: &Problem, wanted: Option<Centre>) -> Result<Split, MechanismEr
     let columns = problem.encoding().columns();
     let sensitive = columns.iter().filter(|column| column.is_sensitive()).count();
     let best = if sensitive == 0 {
-        Split::FeaturesKnown
+        Split::AllFeatures
     } else if sensitive < columns.len() {
-        Split::SomeFeaturesKnown { label_is_public }
+        Split::SomeFeatures { label_is_public }
     } else {
-        Split::NothingKnown
+        Split::Nothing
     };
     match wanted {
-        Some(Centre::Zero) => Ok(Split::NothingKnown),
-        Some(Centre::Midrange) if best == Split::NothingKnown => Err(MechanismError::NoPublicFeature),
+        Some(Centre::Zero) => Ok(Split::Nothing),
+        Some(Centre::Midrange) if best == Split::Nothing => Err(MechanismError::NoPublicFeature),
         _ => Ok(best),
     }
 }
@@ -352,10 +352,10 @@ fn default_clip_norm(problem: &Problem, split: Split) -> Result<f64, MechanismEr
     let view = problem.encoded().public_view()?;
     let longest = |squared_norm: u64| (squared_norm as f64).sqrt() * FEATURE_UNIT;
     Ok(match (split, view.features) {
-        (Split::FeaturesKnown, PublicFeatures::All(rows)) => {
+        (Split::AllFeatures, PublicFeatures::All(rows)) => {
             loss.midrange_radius(0.0) * longest(rows.max_squared_norm())
         }
-        (Split::SomeFeaturesKnown { label_is_public }, PublicFeatures::Some(rows)) => {
+        (Split::SomeFeatures { label_is_public }, PublicFeatures::Some(rows)) => {
             let from_label = if label_is_public { 0.0 } else { loss.midrange_radius(0.0) };
             let from_features = schedule::curvature(loss) * GUESSED_SWING;
             let half_range = (from_label + from_features).min(derivative);

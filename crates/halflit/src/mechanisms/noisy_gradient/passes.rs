@@ -57,9 +57,9 @@ impl<'a> Passes<'a> {
     pub fn hidden(&self, weights: &LatticeWeights, batch: Batch<'_>) -> Result<Vec<i64>, MechanismError> {
         let Part { labels, weights: row_weights, .. } = &self.layout.hidden;
         let rule = match self.layout.split {
-            Split::NothingKnown => LossRule::derivative(self.layout.loss, labels, self.hidden_scale),
-            Split::FeaturesKnown => LossRule::around_midrange(self.layout.loss, labels, self.hidden_scale),
-            Split::SomeFeaturesKnown { .. } => {
+            Split::Nothing => LossRule::derivative(self.layout.loss, labels, self.hidden_scale),
+            Split::AllFeatures => LossRule::around_midrange(self.layout.loss, labels, self.hidden_scale),
+            Split::SomeFeatures { .. } => {
                 let rule = self.around(&self.layout.hidden, weights, self.hidden_scale).interleaved();
                 return self.hidden_sum(weights, &rule, batch);
             }
@@ -92,7 +92,7 @@ impl<'a> Passes<'a> {
         let scale = self.exact_scale(exact, weights);
         let midrange = LossRule::midrange(self.layout.loss, scale);
         let sums = match (self.layout.split, &part.weights) {
-            (Split::SomeFeaturesKnown { .. }, _) => {
+            (Split::SomeFeatures { .. }, _) => {
                 exact.sums.sum(weights, &self.around(part, weights, scale), batch)?
             }
             (_, None) => exact.sums.sum(weights, &midrange, batch)?,
@@ -119,7 +119,7 @@ impl<'a> Passes<'a> {
     }
 
     fn around<'b>(&self, part: &'b Part<'b>, weights: &LatticeWeights, scale: f64) -> AroundPublicPart<'b> {
-        let label_is_public = self.layout.split == Split::SomeFeaturesKnown { label_is_public: true };
+        let label_is_public = self.layout.split == Split::SomeFeatures { label_is_public: true };
         AroundPublicPart::new(self.layout.loss, self.encoding, weights, &part.labels, label_is_public, scale)
             .weighted(part.weights.as_deref())
     }
