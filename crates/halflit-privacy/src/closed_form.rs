@@ -14,16 +14,23 @@ pub(crate) fn gaussian_delta(mu: f64, eps: f64) -> Interval {
     if mu == 0.0 {
         return Interval { lower: 0.0, upper: 0.0 };
     }
-    let a = eps / mu - 0.5 * mu;
-    let value = if a < -5.0 {
-        // Far to the left R(a) overflows and nothing cancels: Phi(-a) - phi(a) R(b).
-        normal_cdf(-a) - normal_density(a) * mills_ratio(a + mu)
-    } else {
-        normal_density(a) * mills_difference(a, a + mu)
+    let (a, size) = (eps / mu - 0.5 * mu, eps / mu + 0.5 * mu);
+    if a > 1e9 {
+        return Interval { lower: 0.0, upper: f64::MIN_POSITIVE };
+    }
+    let value = |a: f64| {
+        if a < -5.0 {
+            // Far to the left R(a) overflows and nothing cancels: Phi(-a) - phi(a) R(b).
+            normal_cdf(-a) - normal_density(a) * mills_ratio(a + mu)
+        } else {
+            normal_density(a) * mills_difference(a, a + mu)
+        }
     };
-    // a is known to 2u (eps/mu + mu/2); d log delta / da is at most |a| + 2 in size.
-    let argument_error = f64::EPSILON * (eps / mu + 0.5 * mu) * (a.abs() + 2.0);
-    Interval::around(value, CLOSED_FORM_ERROR + argument_error).at_most_one()
+    // a is known to within `error`; for a fixed mu delta decreases in a, as it does in eps.
+    let error = 2.0 * f64::EPSILON * size;
+    let lower = value(a + error) * (1.0 - CLOSED_FORM_ERROR);
+    let upper = value(a - error) * (1.0 + CLOSED_FORM_ERROR);
+    Interval::new(lower.max(0.0), upper).at_most_one().never_zero()
 }
 
 /// The smallest eps >= 0 with delta(eps) <= delta.
@@ -50,7 +57,7 @@ pub(crate) fn zcdp_delta(rho: f64, eps: f64) -> f64 {
     // The exponent is convex in the order; its minimum lies near (eps + rho)/(2 rho). Any order gives a valid bound.
     let guess = 1.0 + ((eps + rho) / (2.0 * rho) - 1.0).max(1e-3);
     let log_delta = minimum(log_bound, 1.0 + 1e-3 * (guess - 1.0), 1.0 + 10.0 * guess);
-    (exp(log_delta) * (1.0 + CLOSED_FORM_ERROR)).min(1.0)
+    (exp(log_delta) * (1.0 + CLOSED_FORM_ERROR)).clamp(f64::MIN_POSITIVE, 1.0)
 }
 
 /// log of exp((a-1)(R - eps))/(a-1) (1 - 1/a)^a, the delta that a Renyi bound R of order a gives at eps; rounded up.
@@ -178,6 +185,16 @@ mod tests {
         }
         assert_eq!(gaussian_epsilon(1.0, 0.0).lower, f64::INFINITY);
         assert_eq!(gaussian_epsilon(0.0, 0.0).upper, 0.0);
+    }
+
+    /// A normal law reaches everywhere: no finite epsilon makes delta zero, also where the tail is below every double.
+    #[test]
+    fn an_underflow_is_not_a_guarantee() {
+        for (mu, eps) in [(1e-3, 0.5), (1e-9, 1.0), (1.0, 1e9), (1e-200, 1e-3), (1e-320, 1.0)] {
+            let delta = gaussian_delta(mu, eps);
+            assert!(delta.lower == 0.0 && delta.upper > 0.0 && delta.upper < 1e-300, "{mu} {eps}: {delta:?}");
+            assert!(zcdp_delta(0.5 * mu * mu, eps) > 0.0 || mu * mu == 0.0, "{mu} {eps}");
+        }
     }
 
     /// The tight conversion beats the textbook one (eps = rho + 2 sqrt(rho log(1/delta))), and respects the Gaussian

@@ -53,7 +53,7 @@ impl Parts {
             return Ok(());
         }
         // Sums of squares are rounded up; the lower side takes the roundings back when it asks.
-        self.mu_squared = add_up(self.mu_squared, count as f64 * other.mu_squared);
+        self.mu_squared = add_up(self.mu_squared, times_up(count, other.mu_squared));
         for (pair, each) in &other.pairs {
             self.add(pair, repetitions(each.checked_mul(count))?)?;
         }
@@ -88,7 +88,7 @@ impl Composition {
         }
         self.upper.merge(&other.upper, count)?;
         self.lower.merge(&other.lower, count)?;
-        self.rho = add_up(self.rho, count as f64 * other.rho);
+        self.rho = add_up(self.rho, times_up(count, other.rho));
         if let Some(curve) = &other.selected {
             self.selected = Some(self.selected.take().unwrap_or_else(RenyiCurve::zero).plus(curve, count));
         }
@@ -99,7 +99,8 @@ impl Composition {
         let mut composition = Composition::default();
         match price {
             Price::Gaussian(mu) => {
-                composition.upper.mu_squared = (mu * mu).next_up();
+                // Also where the square underflows; but no shift is no shift.
+                composition.upper.mu_squared = if *mu == 0.0 { 0.0 } else { (mu * mu).next_up() };
                 composition.lower.mu_squared = mu * mu;
             }
             Price::Zcdp(rho) => {
@@ -282,13 +283,21 @@ fn repetitions(count: Option<u64>) -> Result<u64, AccountingError> {
     }
 }
 
-/// a + b, rounded up unless one is zero.
-fn add_up(a: f64, b: f64) -> f64 {
-    if a == 0.0 {
-        b
-    } else if b == 0.0 {
-        a
-    } else {
-        (a + b).next_up()
-    }
+/// a + b, rounded up unless the sum is exact.
+pub(crate) fn add_up(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    // The error of the sum is a double itself (Knuth).
+    let from_b = sum - a;
+    let error = (a - (sum - from_b)) + (b - from_b);
+    if error > 0.0 { sum.next_up() } else { sum }
+}
+
+/// count * x, rounded up unless the product is exact.
+pub(crate) fn times_up(count: u64, x: f64) -> f64 {
+    // Counts go up to 2^50: exact.
+    let count = count as f64;
+    let product = count * x;
+    // Below the normal range the remainder may be lost: round up at once.
+    let is_tiny = x > 0.0 && product < 1e-290;
+    if is_tiny || count.mul_add(x, -product) > 0.0 { product.next_up() } else { product }
 }

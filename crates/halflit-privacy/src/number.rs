@@ -177,6 +177,11 @@ impl Interval {
         Interval { lower: self.lower.min(1.0), upper: self.upper.min(1.0) }
     }
 
+    /// For probabilities that are positive but may be too small for a double.
+    pub(crate) fn never_zero(self) -> Self {
+        Interval { lower: self.lower, upper: self.upper.max(f64::MIN_POSITIVE) }
+    }
+
     /// The interval of the larger of two truths.
     pub(crate) fn max(self, other: Interval) -> Self {
         Interval { lower: self.lower.max(other.lower), upper: self.upper.max(other.upper) }

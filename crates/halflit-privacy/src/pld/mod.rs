@@ -80,7 +80,7 @@ impl Composer {
     pub fn delta_upper(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> f64 {
         let composition = Composition::new(pairs, direction, TOLERANCE);
         let plan = composition.plan(Target::Epsilon(eps), 0);
-        self.tails(pairs, direction, plan).map_or(1.0, |tails| tails.upper.delta(eps))
+        self.tails(pairs, direction, plan).map_or(1.0, |tails| tails.upper.delta(eps).max(f64::MIN_POSITIVE))
     }
 
     /// delta(eps) in one direction; every pair must be exact.
@@ -94,7 +94,7 @@ impl Composer {
             };
             answer = Interval::new(
                 answer.lower.max(tails.lower().delta(eps)),
-                answer.upper.min(tails.upper.delta(eps)),
+                answer.upper.min(tails.upper.delta(eps).max(f64::MIN_POSITIVE)),
             );
             if answer.upper - answer.lower <= 0.02 * answer.upper || tails.plan.len >= plan::LONGEST {
                 break;

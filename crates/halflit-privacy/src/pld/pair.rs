@@ -116,7 +116,13 @@ impl Pair {
             Pair::Laplace(_) | Pair::RandomizedResponse { .. } => (both(eps), both(eps)),
             Pair::Curve(_) => (0.0, both(eps)),
         };
-        Interval::new(lower * (1.0 - CLOSED_FORM_ERROR), upper * (1.0 + CLOSED_FORM_ERROR)).at_most_one()
+        let bounds =
+            Interval::new(lower * (1.0 - CLOSED_FORM_ERROR), upper * (1.0 + CLOSED_FORM_ERROR)).at_most_one();
+        match self {
+            // Normal tails reach everywhere, also where they are too small for a double.
+            Pair::Mixture(_) | Pair::FixedSize(_) | Pair::Curve(_) => bounds.never_zero(),
+            Pair::Laplace(_) | Pair::RandomizedResponse { .. } => bounds,
+        }
     }
 
     /// The pair on a grid; what is cut off has at most `tail_mass` on either side and is charged.

@@ -92,7 +92,8 @@ impl RenyiCurve {
         self.zip(other, |a, b| (a + count * b) * (1.0 + 2.0 * f64::EPSILON))
     }
 
-    fn max(&self, other: &RenyiCurve) -> Self {
+    /// The larger bound at every order.
+    pub(crate) fn max(&self, other: &RenyiCurve) -> Self {
         self.zip(other, f64::max)
     }
 
@@ -102,7 +103,17 @@ impl RenyiCurve {
 
     /// (order, bound) where a bound is known.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        orders().zip(self.bounds.iter().copied()).filter(|(_, bound)| bound.is_finite())
+        self.all_points().filter(|(_, bound)| bound.is_finite())
+    }
+
+    /// (order, bound) at every order, infinite where no bound is known.
+    pub(crate) fn all_points(&self) -> impl Iterator<Item = (f64, f64)> {
+        orders().zip(self.bounds.iter().copied())
+    }
+
+    /// The bound at the order in this place of the list.
+    pub(crate) fn at(&self, place: usize) -> f64 {
+        self.bounds[place]
     }
 
     /// An upper bound on delta(eps).
@@ -116,7 +127,8 @@ impl RenyiCurve {
             return 0.0;
         }
         let best = self.points().map(|(order, bound)| renyi_log_delta(order, bound, eps)).fold(0.0, f64::min);
-        (exp(best) * (1.0 + 4.0 * f64::EPSILON)).min(1.0)
+        // An underflow is not a guarantee.
+        (exp(best) * (1.0 + 4.0 * f64::EPSILON)).clamp(f64::MIN_POSITIVE, 1.0)
     }
 
     /// An upper bound on the smallest eps with delta(eps) <= delta; infinite if none is known.
