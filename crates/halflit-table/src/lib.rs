@@ -41,11 +41,12 @@ mod table;
 mod value;
 
 pub use declaration::{
-    Budget, ColumnDomain, Declaration, DeclarationError, DeclaredColumn, DeclaredLoss, Problem, Refusal,
-    Regularization, Role, Task, Visibility,
+    Budget, ColumnDomain, Declaration, DeclarationError, DeclaredColumn, DeclaredLoss, Problem, Protection,
+    Refusal, Regularization, Role, Task, Visibility,
 };
 pub use declared::{
     BindError, Declared, EncodedTable, MOST_ROWS_PER_USER, PublicFacts, PublicFeatures, PublicView, Units,
+    ValueColumn, Values, ValuesError,
 };
 pub use encoding::{
     ClassCoding, EncodeError, EncodedColumn, Encoding, EncodingError, LabelEncoding, OutOfDomain,

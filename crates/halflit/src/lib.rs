@@ -40,7 +40,7 @@ pub use halflit_table as table;
 
 pub use ledger::{Charged, Ledger, LedgerError, Receipt};
 pub use mechanisms::{MechanismError, Watch};
-pub use plan::{Plan, PlanError, Plans, Request};
+pub use plan::{Plan, PlanError, Plans, Priced, Request};
 pub use problem::{Problem, UnitWeighting};
 pub use release::{Certificate, Model, Release};
 pub use run::RawOutput;

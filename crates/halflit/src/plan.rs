@@ -147,6 +147,21 @@ impl Plans {
     }
 }
 
+/// What the ledger must know of a plan before it lets it run.
+pub trait Priced {
+    /// Which tables must be indistinguishable.
+    fn relation(&self) -> &Relation;
+
+    /// What will happen, as the accountant sees it.
+    fn event(&self) -> &Event;
+
+    /// The mechanism's name.
+    fn mechanism_name(&self) -> &str;
+
+    /// The declared budget: the cap of the account that a first charge opens.
+    fn declared_budget(&self) -> Budget;
+}
+
 /// A mechanism chosen, calibrated and priced. It cannot run: that takes a charge.
 #[derive(Debug)]
 pub struct Plan {
@@ -156,6 +171,24 @@ pub struct Plan {
     event: Event,
     budget: Budget,
     epsilon: Interval,
+}
+
+impl Priced for Plan {
+    fn relation(&self) -> &Relation {
+        self.problem.relation()
+    }
+
+    fn event(&self) -> &Event {
+        &self.event
+    }
+
+    fn mechanism_name(&self) -> &str {
+        &self.summary.mechanism
+    }
+
+    fn declared_budget(&self) -> Budget {
+        self.problem.budget()
+    }
 }
 
 impl Plan {

@@ -6,7 +6,9 @@ use super::protect::{Protect, Selector, UnitKind, protect};
 use super::section::{At, Page, Section};
 use super::task::{TaskDraft, task};
 use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
-use super::{Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Role, Task, Visibility};
+use super::{
+    Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Protection, Role, Task, Visibility,
+};
 use crate::value::comparable;
 use halflit_convex::Loss;
 use halflit_privacy::{PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
@@ -14,6 +16,24 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 pub(super) fn parse(text: &str, file: &str) -> Result<Declaration, DeclarationError> {
+    read(text, file, |page, root| {
+        let (protection, task) = check(page, file, root, true);
+        let (task, loss) = task?;
+        Some(Declaration { protection: protection?, task, loss })
+    })
+}
+
+/// A declaration whose task may be missing.
+pub(super) fn parse_protection(text: &str, file: &str) -> Result<Protection, DeclarationError> {
+    read(text, file, |page, root| check(page, file, root, root.has("task")).0)
+}
+
+/// Reads the text as TOML, checks it, and gives everything that was found wrong.
+fn read<T>(
+    text: &str,
+    file: &str,
+    check: impl FnOnce(&Page, &Section) -> Option<T>,
+) -> Result<T, DeclarationError> {
     let failed = |mut problems: Vec<Problem>| {
         problems.sort_by_key(|problem| (problem.line, problem.column));
         DeclarationError { file: file.to_owned(), problems }
@@ -27,7 +47,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Declaration, DeclarationEr
         return Err(failed(errors.into_iter().map(syntax).collect()));
     }
     let page = Page::new(text);
-    let declaration = check(&page, file, &Section::root(&root));
+    let declaration = check(&page, &Section::root(&root));
     let problems = page.into_problems();
     match declaration {
         Some(declaration) if problems.is_empty() => Ok(declaration),
@@ -35,41 +55,51 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Declaration, DeclarationEr
     }
 }
 
-/// The declaration, if nothing needed is missing. Every `None` below has recorded its problem.
-fn check(page: &Page, file: &str, root: &Section) -> Option<Declaration> {
+/// The protection and the task, if nothing needed is missing. Every `None` below has recorded its problem, but for a task
+/// that is not asked for.
+fn check(
+    page: &Page,
+    file: &str,
+    root: &Section,
+    with_task: bool,
+) -> (Option<Protection>, Option<(Task, Loss)>) {
     root.check_keys(page, &["budget", "protect", "task", "columns"]);
     let budget = budget(page, &root.child(page, "budget"));
     let protect = protect(page, &root.child(page, "protect"));
-    let task_section = root.child(page, "task");
-    let task = task(page, &task_section);
+    let task = with_task.then(|| task(page, &root.child(page, "task")));
     let columns_section = root.child(page, "columns");
     let drafts = columns::drafts(page, &columns_section);
 
     let parts = Parts {
-        label: task.label.as_ref(),
+        label: task.as_ref().and_then(|task| task.label.as_ref()),
         user: protect.user.as_ref(),
         selector: protect.selector.as_ref().map(|selector| &selector.column),
     };
     let columns = columns::check(page, &drafts, &parts);
     check_selector_values(page, protect.selector.as_ref(), &drafts);
-    let loss = loss_on_label(page, &task, &drafts);
+    let loss = task.as_ref().and_then(|task| loss_on_label(page, task, &drafts));
     let relation = relation(page, &protect, &columns, &columns_section.span);
-    Some(Declaration {
-        file: file.to_owned(),
-        budget: budget?,
-        relation: relation?,
-        declared_units: protect.units,
-        rows_per_user: protect.rows_per_user,
-        task: Task {
-            label: task.label?.value,
-            loss: task.loss?.value,
-            regularization: task.regularization?,
-            radius: task.radius,
-            row_norm: task.row_norm,
-            intercept: task.intercept,
-        },
-        loss: loss?,
-        columns,
+    let protection = || {
+        Some(Protection {
+            file: file.to_owned(),
+            budget: budget?,
+            relation: relation?,
+            declared_units: protect.units,
+            rows_per_user: protect.rows_per_user,
+            columns,
+        })
+    };
+    (protection(), task.and_then(|task| Some((checked_task(task)?, loss?))))
+}
+
+fn checked_task(task: TaskDraft) -> Option<Task> {
+    Some(Task {
+        label: task.label?.value,
+        loss: task.loss?.value,
+        regularization: task.regularization?,
+        radius: task.radius,
+        row_norm: task.row_norm,
+        intercept: task.intercept,
     })
 }
 

@@ -8,6 +8,7 @@ mod columns;
 mod loss;
 mod problem;
 mod protect;
+mod protection;
 mod section;
 mod task;
 mod words;
@@ -16,6 +17,7 @@ pub use loss::DeclaredLoss;
 pub(crate) use loss::Predicts;
 pub use problem::{DeclarationError, Problem, Refusal};
 pub(crate) use problem::{listed, quoted_key, quoted_text};
+pub use protection::Protection;
 pub(crate) use section::{PLACEHOLDER, nearest};
 
 use crate::read::{ReadAs, ReadOptions};
@@ -26,14 +28,9 @@ use serde::{Deserialize, Serialize};
 /// A checked declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declaration {
-    file: String,
-    budget: Budget,
-    relation: Relation,
-    declared_units: Option<u64>,
-    rows_per_user: Option<u64>,
+    protection: Protection,
     task: Task,
     loss: Loss,
-    columns: Vec<DeclaredColumn>,
 }
 
 /// What may be spent.
@@ -130,31 +127,36 @@ impl Declaration {
         check::parse(text, file_name)
     }
 
+    /// Everything but the task: what is protected, and at what price.
+    pub fn protection(&self) -> &Protection {
+        &self.protection
+    }
+
     /// The name given to [`Declaration::parse`].
     pub fn file(&self) -> &str {
-        &self.file
+        self.protection.file()
     }
 
     /// What may be spent.
     pub fn budget(&self) -> Budget {
-        self.budget
+        self.protection.budget()
     }
 
     /// Which tables must be indistinguishable. All columns count as sensitive if every used column is; otherwise the
     /// sensitive ones are named.
     pub fn relation(&self) -> &Relation {
-        &self.relation
+        self.protection.relation()
     }
 
     /// The declared number of private units: `rows` for unit = "row", `users` for unit = "user". Always there under
     /// zero-out, where it is a constant that is never measured.
     pub fn declared_units(&self) -> Option<u64> {
-        self.declared_units
+        self.protection.declared_units()
     }
 
     /// The most private rows of one user that count.
     pub fn rows_per_user(&self) -> Option<u64> {
-        self.rows_per_user
+        self.protection.rows_per_user()
     }
 
     /// What is to be learned.
@@ -169,45 +171,23 @@ impl Declaration {
 
     /// All declared columns, in the order of the file.
     pub fn columns(&self) -> &[DeclaredColumn] {
-        &self.columns
+        self.protection.columns()
     }
 
     /// The columns learned from, in the order of the file.
     pub fn features(&self) -> impl Iterator<Item = &DeclaredColumn> {
-        self.columns.iter().filter(|column| column.role == Role::Feature)
+        self.columns().iter().filter(|column| column.role == Role::Feature)
     }
 
     /// The declared column of this name.
     pub fn column(&self, name: &str) -> Option<&DeclaredColumn> {
-        self.columns.iter().find(|column| column.name == name)
+        self.protection.column(name)
     }
 
     /// How a file is read for this declaration: used columns as declared, the user id and the selector as text, all
     /// other columns not at all.
     pub fn read_options(&self) -> ReadOptions {
-        let mut options = ReadOptions::default().others(ReadAs::Skipped);
-        for column in &self.columns {
-            if let Some(domain) = column.domain.as_ref().filter(|_| column.role != Role::Unused) {
-                options = options.column(&column.name, domain.read_as());
-            }
-        }
-        for structural in self.structural_columns() {
-            options = options.column(structural, ReadAs::Text);
-        }
-        options
-    }
-
-    /// The user id and the selector of public rows.
-    pub(crate) fn structural_columns(&self) -> impl Iterator<Item = &str> {
-        let user = match self.relation.unit() {
-            halflit_privacy::Unit::Row => None,
-            halflit_privacy::Unit::User { id_column } => Some(id_column.as_str()),
-        };
-        let selector = match self.relation.private_rows() {
-            halflit_privacy::PrivateRows::All => None,
-            halflit_privacy::PrivateRows::Outside(public) => Some(public.column()),
-        };
-        user.into_iter().chain(selector)
+        self.protection.read_options(|column| column.role != Role::Unused)
     }
 }
 

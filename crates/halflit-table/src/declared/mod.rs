@@ -5,12 +5,14 @@ mod facts;
 mod split;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use encoded::{EncodedTable, PublicFeatures, PublicView, Units};
 pub use facts::PublicFacts;
 pub use split::MOST_ROWS_PER_USER;
+pub use values::{ValueColumn, Values, ValuesError};
 
-use crate::declaration::{Declaration, Role, listed, nearest};
+use crate::declaration::{Declaration, DeclaredColumn, Protection, Role, listed, nearest};
 use crate::encoding::{EncodeError, Encoding, EncodingError, Inspected, OutOfDomain, Storage};
 use crate::findings::Findings;
 use crate::sealed::Sealed;
@@ -142,14 +144,17 @@ impl Declared {
     /// # Errors
     /// [`BindError`]: a declared column that is missing, a row without a user, no private row, a wrong count.
     pub fn bind(declaration: Declaration, table: Table) -> Result<Declared, BindError> {
-        check_columns(&declaration, &table)?;
+        check_columns(declaration.protection(), &table, |column| column.role != Role::Unused)?;
         let encoding = Encoding::from_declaration(&declaration)?;
-        let split = Split::new(&declaration, &table)?;
-        if split.private.is_empty() {
-            return Err(BindError::NothingPrivate { file: table.source().to_owned() });
-        }
-        check_units(&declaration, &table, &split)?;
-        let facts = public_facts(&declaration, &encoding, &table, &split);
+        let split = checked_split(declaration.protection(), &table)?;
+        let shape = Shape {
+            features: encoding.columns().len(),
+            width: encoding.width(),
+            row_norm_bound: encoding.row_norm_bound(),
+            largest_squared_norm: encoding.largest_squared_norm(),
+            sparse: encoding.storage() == Storage::Sparse,
+        };
+        let facts = public_facts(declaration.protection(), shape, &table, &split);
         Ok(Declared { declaration, encoding, facts, table: Sealed::new(table), split: Sealed::new(split) })
     }
 
@@ -181,18 +186,7 @@ impl Declared {
         let table = self.table.content_for_public_part();
         let split = self.split.content_for_public_part();
         let mut findings = self.encoding.findings(table, Inspected::All)?;
-        let (total, first) = &split.too_many;
-        if let Unit::User { id_column } = self.relation().unit() {
-            findings.add(id_column, *total, first.clone());
-        }
-        if let Some(declared) =
-            self.declaration.declared_units().filter(|&declared| declared != split.units())
-        {
-            let found = split.units();
-            findings.remark(format!(
-                "the declaration fixes the number of private units at {declared}; the file has {found} (allowed under zero-out)"
-            ));
-        }
+        add_unit_findings(&mut findings, self.declaration.protection(), split);
         Ok(findings)
     }
 
@@ -214,45 +208,83 @@ impl Declared {
     }
 }
 
+/// The rows sorted into public ones and private units, with the number of units checked.
+fn checked_split(protection: &Protection, table: &Table) -> Result<Split, BindError> {
+    let split = Split::new(protection, table)?;
+    if split.private.is_empty() {
+        return Err(BindError::NothingPrivate { file: table.source().to_owned() });
+    }
+    check_units(protection, table, &split)?;
+    Ok(split)
+}
+
+/// What the owner should know about the units: users with too many rows, a declared number that is not the real one.
+fn add_unit_findings(findings: &mut Findings, protection: &Protection, split: &Split) {
+    let (total, first) = &split.too_many;
+    if let Unit::User { id_column } = protection.relation().unit() {
+        findings.add(id_column, *total, first.clone());
+    }
+    if let Some(declared) = protection.declared_units().filter(|&declared| declared != split.units()) {
+        let found = split.units();
+        findings.remark(format!(
+            "the declaration fixes the number of private units at {declared}; the file has {found} (allowed under zero-out)"
+        ));
+    }
+}
+
 /// Under replace a declared number of units must be right; under zero-out it must be large enough, for null units fill the rest.
-fn check_units(declaration: &Declaration, table: &Table, split: &Split) -> Result<(), BindError> {
-    let Some(declared) = declaration.declared_units() else { return Ok(()) };
+fn check_units(protection: &Protection, table: &Table, split: &Split) -> Result<(), BindError> {
+    let Some(declared) = protection.declared_units() else { return Ok(()) };
     let (found, file) = (split.units(), table.source().to_owned());
     let unit = if split.offsets.is_some() { "user" } else { "row" };
-    match declaration.relation().change() {
+    match protection.relation().change() {
         Change::Replace if found != declared => Err(BindError::WrongCount { unit, declared, file, found }),
         Change::ZeroOut if found > declared => Err(BindError::TooManyUnits { unit, declared, file, found }),
         _ => Ok(()),
     }
 }
 
-fn check_columns(declaration: &Declaration, table: &Table) -> Result<(), BindError> {
-    for column in declaration.columns() {
+fn check_columns(
+    protection: &Protection,
+    table: &Table,
+    is_used: impl Fn(&DeclaredColumn) -> bool,
+) -> Result<(), BindError> {
+    for column in protection.columns() {
         if table.column(&column.name).is_none() {
             let has: Vec<&str> = table.names().collect();
             return Err(BindError::MissingColumn {
-                declaration: declaration.file().to_owned(),
+                declaration: protection.file().to_owned(),
                 column: column.name.clone(),
                 file: table.source().to_owned(),
                 nearest: nearest(&column.name, &has).map(str::to_owned),
                 has: has.into_iter().map(str::to_owned).collect(),
             });
         }
-        if column.role != Role::Unused {
+        if is_used(column) {
             find(table, &column.name)?;
         }
     }
     Ok(())
 }
 
-fn public_facts(declaration: &Declaration, encoding: &Encoding, table: &Table, split: &Split) -> PublicFacts {
-    let relation = declaration.relation();
+/// What a row looks like once encoded.
+struct Shape {
+    features: usize,
+    width: usize,
+    row_norm_bound: f64,
+    largest_squared_norm: u64,
+    sparse: bool,
+}
+
+fn public_facts(protection: &Protection, shape: Shape, table: &Table, split: &Split) -> PublicFacts {
+    let relation = protection.relation();
     let counts = Counts {
         private_units: split.units(),
         private_rows: split.private.len() as u64,
         largest_user: split.largest_user(),
     };
-    let (private_units, private_rows, largest_user) = counts.public(relation, declaration.declared_units());
+    let (private_units, private_rows, largest_user) = counts.public(relation, protection.declared_units());
+    let Shape { features, width, row_norm_bound, largest_squared_norm, sparse } = shape;
     PublicFacts {
         relation: relation.clone(),
         sentence: relation.sentence(),
@@ -260,15 +292,15 @@ fn public_facts(declaration: &Declaration, encoding: &Encoding, table: &Table, s
         private_rows,
         public_rows: split.public.len() as u64,
         largest_user,
-        rows_per_user: declaration.rows_per_user(),
-        features: encoding.columns().len(),
-        width: encoding.width(),
-        row_norm_bound: encoding.row_norm_bound(),
-        largest_squared_norm: encoding.largest_squared_norm(),
-        sparse: encoding.storage() == Storage::Sparse,
+        rows_per_user: protection.rows_per_user(),
+        features,
+        width,
+        row_norm_bound,
+        largest_squared_norm,
+        sparse,
         undeclared_columns: table
             .names()
-            .filter(|name| declaration.column(name).is_none())
+            .filter(|name| protection.column(name).is_none())
             .map(str::to_owned)
             .collect(),
     }

@@ -1,7 +1,7 @@
 //! Which rows are public, and which private rows belong together. Decided by public columns alone.
 
 use super::BindError;
-use crate::declaration::Declaration;
+use crate::declaration::Protection;
 use crate::encoding::number_texts;
 use crate::findings::{Fault, Finding, LISTED_FINDINGS};
 use crate::table::{MISSING, ReadCells, Table};
@@ -27,9 +27,9 @@ pub(super) struct Split {
 }
 
 impl Split {
-    pub(super) fn new(declaration: &Declaration, table: &Table) -> Result<Split, BindError> {
+    pub(super) fn new(protection: &Protection, table: &Table) -> Result<Split, BindError> {
         let rows = 0..table.rows() as u32;
-        let (public, private): (Vec<u32>, Vec<u32>) = match declaration.relation().private_rows() {
+        let (public, private): (Vec<u32>, Vec<u32>) = match protection.relation().private_rows() {
             PrivateRows::All => (Vec::new(), rows.collect()),
             PrivateRows::Outside(selector) => {
                 let wanted: HashSet<Cow<str>> =
@@ -41,9 +41,9 @@ impl Split {
             }
         };
         let split = Split { public, private, offsets: None, too_many: (0, Vec::new()) };
-        match declaration.relation().unit() {
+        match protection.relation().unit() {
             Unit::Row => Ok(split),
-            Unit::User { id_column } => split.by_user(table, id_column, declaration.rows_per_user()),
+            Unit::User { id_column } => split.by_user(table, id_column, protection.rows_per_user()),
         }
     }
 

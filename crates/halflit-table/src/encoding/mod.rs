@@ -21,12 +21,11 @@ mod rows;
 mod tests;
 
 pub(crate) use affine::Affine;
-use cells::inspect;
-pub(crate) use cells::number_texts;
+pub(crate) use cells::{DomainCells, inspect, number_texts};
 pub use label::{ClassCoding, LabelEncoding};
 pub use record::EncodingError;
 pub(crate) use record::SMALLEST_ROW_NORM;
-pub(crate) use rows::Storage;
+pub(crate) use rows::{Storage, default_number, or_default};
 
 use crate::declaration::{ColumnDomain, Declaration, DeclaredColumn, DeclaredLoss, Role, Visibility};
 use crate::findings::Findings;
@@ -306,7 +305,7 @@ pub(crate) enum Inspected {
 }
 
 /// The cells of the column of this name.
-fn find<'t>(table: &'t Table, name: &str) -> Result<ReadCells<'t>, EncodeError> {
+pub(crate) fn find<'t>(table: &'t Table, name: &str) -> Result<ReadCells<'t>, EncodeError> {
     let missing = |reason: String| EncodeError::MissingColumn {
         column: name.to_owned(),
         file: table.source().to_owned(),

@@ -162,12 +162,12 @@ impl<'a> ColumnCoder<'a> {
     }
 }
 
-fn or_default(number: f64, default: f64) -> f64 {
+pub(crate) fn or_default(number: f64, default: f64) -> f64 {
     if number.is_nan() { default } else { number }
 }
 
 /// The default as a number; NaN, which encodes as the middle, if there is none.
-fn default_number(default: Option<&str>) -> f64 {
+pub(crate) fn default_number(default: Option<&str>) -> f64 {
     default.and_then(|default| parse_number(default.as_bytes())).unwrap_or(f64::NAN)
 }
 

@@ -19,7 +19,7 @@ mod repricing;
 pub use log::LogError;
 pub use repricing::{Unbounded, price_in};
 
-use crate::plan::Plan;
+use crate::plan::Priced;
 use halflit_noise::NoiseSource;
 use halflit_privacy::{
     AccountingError, Delta, Epsilon, Event, Interval, Mu, ParameterError, Profile, Relation,
@@ -330,7 +330,7 @@ impl Ledger {
     /// Records the price of a plan, or refuses it. When this returns, the charge is on disk.
     ///
     /// If the ledger has no account yet, one named `default` is opened with the plan's relation and declared budget.
-    pub fn charge(&mut self, plan: Plan) -> Result<Charged<Plan>, LedgerError> {
+    pub fn charge<P: Priced>(&mut self, plan: P) -> Result<Charged<P>, LedgerError> {
         let (relation, event) = (plan.relation().clone(), plan.event().clone());
         let receipt = self.record(&relation, &event, plan.mechanism_name(), plan.declared_budget())?;
         #[expect(clippy::disallowed_methods, reason = "the one place: the charge has just been committed")]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Plans, Request};
+use crate::plan::{Plan, Plans, Request};
 use crate::testing::Story;
 use halflit_privacy::{Change, NoiseMultiplier, SensitiveColumns, Unit};
 use std::path::PathBuf;
