@@ -180,7 +180,7 @@ fn one_change(event: &Event, depth: usize) -> Result<Option<Change>, AccountingE
 }
 
 /// The change that the whole tree assumes, if any of its events assumes one.
-pub(crate) fn change_of(event: &Event) -> Result<Option<Change>, AccountingError> {
+pub fn change_of(event: &Event) -> Result<Option<Change>, AccountingError> {
     one_change(event, 0)
 }
 

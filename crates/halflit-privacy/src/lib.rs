@@ -32,6 +32,7 @@ mod relation;
 mod renyi;
 pub mod special;
 
+pub use composition::change_of;
 pub use error::AccountingError;
 pub use event::{BatchStatistic, Event, RunCount};
 pub use guarantee::Guarantee;

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod digest;
+pub mod figures;
 pub mod ledger;
 pub mod mechanisms;
 pub mod plan;

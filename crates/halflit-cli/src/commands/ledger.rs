@@ -1,6 +1,7 @@
 use crate::Failure;
 use crate::commands::dataset::{Dataset, default_ledger};
 use halflit::Ledger;
+use halflit::figures::{at_least, at_most};
 use halflit::ledger::{Outcome, Overview, Standing};
 use halflit::table::Budget;
 use serde_json::json;
@@ -148,11 +149,11 @@ pub fn standing_line(standing: &Standing) -> String {
     let account = &standing.account;
     let state = if account.is_open { "" } else { " (closed)" };
     let spent = standing.spent.map_or("a charge has no bounded cost in it".to_owned(), |spent| {
-        format!("spent epsilon {:.4} of {}", spent.upper, account.epsilon)
+        format!("spent epsilon {} of {}", at_most(spent.upper, 4), account.epsilon)
     });
     let left = match (account.is_open, standing.left) {
         (false, _) => String::new(),
-        (true, Some(left)) => format!(", {left:.3} left for one further Gaussian release"),
+        (true, Some(left)) => format!(", {} left for one further Gaussian release", at_least(left, 3)),
         (true, None) => ", nothing left".to_owned(),
     };
     format!("{}{state}: {spent} at delta {:e}{left}", account.name, account.delta)

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, its help text and what it does.
 
 pub mod account;
+mod accounting;
 pub mod calibrate;
 pub mod check;
 pub mod completions;

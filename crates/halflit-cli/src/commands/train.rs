@@ -3,6 +3,7 @@ use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
 use crate::commands::options::PlanOptions;
 use crate::files::write_folder_atomically;
 use crate::progress::Progress;
+use halflit::figures::at_most;
 use halflit::ledger::{Outcome, Standing};
 use halflit::noise::NoiseSource;
 use halflit::{Ledger, MechanismError, Plan, Plans, Release};
@@ -119,8 +120,8 @@ impl Trained {
             return;
         }
         println!(
-            "Spent epsilon {:.4} at delta {:e}; charge {} in {}.",
-            guarantee.accountant.upper,
+            "Spent epsilon {} at delta {:e}; charge {} in {}.",
+            at_most(guarantee.accountant.upper, 4),
             guarantee.delta,
             self.release.certificate.charge,
             ledger.display()

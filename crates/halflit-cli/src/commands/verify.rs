@@ -1,5 +1,6 @@
 use crate::Failure;
 use halflit::Certificate;
+use halflit::figures::{at_least, at_most};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -44,8 +45,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!("The certificate holds: epsilon {} at delta {:e}.", verified.epsilon, verified.delta);
     println!("{}", verified.sentence);
     println!(
-        "Recomputed epsilon lies between {:.6} and {:.6}.",
-        verified.recomputed_epsilon.lower, verified.recomputed_epsilon.upper
+        "Recomputed epsilon lies between {} and {}.",
+        at_least(verified.recomputed_epsilon.lower, 6),
+        at_most(verified.recomputed_epsilon.upper, 6)
     );
     match args.model {
         Some(model) => println!("{} is the certified model.", model.display()),

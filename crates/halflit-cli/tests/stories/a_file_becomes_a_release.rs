@@ -20,7 +20,7 @@ fn from_a_csv_to_a_model_a_certificate_and_a_report() {
     );
 
     let train = desk.ok("train patients.csv");
-    assert!(train.contains("Spent epsilon 2.0000 at delta 1e-6"), "{train}");
+    assert!(train.contains("Spent epsilon 2 at delta 1e-6"), "{train}");
     assert_eq!(desk.files(), ["patients-release", "patients.csv", "patients.ledger", "privacy.toml"]);
     assert_eq!(files_of(&desk.path("patients-release")), ["certificate.json", "model.json", "report.html"]);
 

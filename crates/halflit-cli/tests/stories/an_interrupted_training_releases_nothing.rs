@@ -74,7 +74,7 @@ fn ctrl_c_stops_between_steps_and_keeps_the_charge() {
     assert!(!desk.path("patients-release").exists());
     let ledger = desk.ok("ledger show patients.csv");
     assert!(
-        ledger.contains("nothing released: interrupted") && ledger.contains("spent epsilon 2.0000"),
+        ledger.contains("nothing released: interrupted") && ledger.contains("spent epsilon 2 of 2"),
         "{ledger}"
     );
 }

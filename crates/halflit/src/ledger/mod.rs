@@ -42,9 +42,9 @@ pub enum LedgerError {
     Log(#[from] LogError),
     /// The charge would exceed a cap.
     #[error(
-        "account {account} allows epsilon {} at delta {:e}; this release would bring it to epsilon {after:.4}{}; plan with a smaller \
+        "account {account} allows epsilon {} at delta {:e}; this release would bring it to epsilon {}{}; plan with a smaller \
          --epsilon, or give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
-        cap.epsilon, cap.delta, what_is_left(*left)
+        cap.epsilon, cap.delta, crate::figures::at_most(*after, 4), what_is_left(*left)
     )]
     OverCap {
         /// Which account.
@@ -93,7 +93,10 @@ pub enum LedgerError {
 
 fn what_is_left(left: Option<f64>) -> String {
     match left {
-        Some(left) => format!("; a further Gaussian release of at most epsilon {left:.4} fits"),
+        Some(left) => format!(
+            "; a further Gaussian release of at most epsilon {} fits",
+            crate::figures::at_least(left, 4)
+        ),
         None => "; nothing is left".to_owned(),
     }
 }

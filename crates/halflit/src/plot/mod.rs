@@ -6,10 +6,12 @@
 mod axis;
 mod bars;
 mod lines;
+mod profile;
 
 pub use axis::Scale;
 pub use bars::{Bar, BarChart};
 pub use lines::{LineChart, Series};
+pub use profile::profile_chart;
 
 use std::fmt::Write;
 

@@ -10,6 +10,7 @@ pub use certificate::{CERTIFICATE_FORMAT, Certificate, Guarantee, Numerics, Veri
 pub use model::{Evaluation, MODEL_FORMAT, Model, ModelError, Predictions};
 
 use crate::digest::sha256;
+use crate::figures::{at_least, at_most};
 use crate::ledger::Standing;
 use crate::run::RawOutput;
 use certificate::{PROFILE_POINTS, SEEDED_RANDOMNESS, SYSTEM_RANDOMNESS};
@@ -67,9 +68,11 @@ impl Left {
 
     pub(crate) fn sentence(&self) -> String {
         let (epsilon, delta) = self.cap;
-        let spent = self.spent.map_or("an unknown amount".to_owned(), |spent| format!("epsilon {spent:.4}"));
+        let spent = self
+            .spent
+            .map_or("an unknown amount".to_owned(), |spent| format!("epsilon {}", at_most(spent, 4)));
         let left = self.left.map_or("nothing more fits".to_owned(), |left| {
-            format!("a further Gaussian release of epsilon {left:.3} fits")
+            format!("a further Gaussian release of epsilon {} fits", at_least(left, 3))
         });
         format!("{spent} of {epsilon} is spent at delta {delta:e}; {left}.")
     }

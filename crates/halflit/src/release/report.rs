@@ -2,8 +2,9 @@
 
 use super::certificate::{Certificate, Numerics};
 use super::model::Model;
+use crate::figures::{about, at_least, at_most, whole};
 use crate::mechanisms::{Statement, noisy_gradient};
-use crate::plot::{Bar, BarChart, LineChart, Scale, Series};
+use crate::plot::{Bar, BarChart, profile_chart};
 use crate::release::Left;
 use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
 use halflit_table::{LabelEncoding, PublicFacts};
@@ -11,6 +12,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The most coefficients that the bar plot shows; the table below it has all of them.
 const PLOTTED_COEFFICIENTS: usize = 25;
+
+/// Significant figures of an epsilon or delta; always rounded up.
+const CLAIM_FIGURES: usize = 4;
 
 /// Renders the page.
 pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFacts, left: &[Left]) -> String {
@@ -29,8 +33,8 @@ pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFac
                 header {
                     p.kicker { "halflit release report" }
                     h1 { "A private model of " code { (label) } }
-                    p { "Loss " code { (model.loss().name()) } ", " (number(model.encoding().columns().len() as f64)) " columns, "
-                        (number(model.encoding().width() as f64)) " coordinates. Charged " (certificate.charged_at) ", charge "
+                    p { "Loss " code { (model.loss().name()) } ", " (whole(model.encoding().columns().len() as u64)) " columns, "
+                        (whole(model.encoding().width() as u64)) " coordinates. Charged " (certificate.charged_at) ", charge "
                         (certificate.charge) " of dataset " code { (certificate.dataset.chars().take(8).collect::<String>()) } "." }
                     @if certificate.randomness == super::certificate::SEEDED_RANDOMNESS {
                         p.alarm { (certificate.randomness) }
@@ -78,9 +82,9 @@ fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
                 tr { th { "Sensitive columns" } td { (columns) } }
                 tr { th { "Private rows" } td { (rows) } }
                 tr { th { "The change" } td { (change) } }
-                tr { th { "Protected units" } td { (number(facts.private_units as f64)) } }
+                tr { th { "Protected units" } td { (whole(facts.private_units)) } }
                 @if facts.public_rows > 0 {
-                    tr { th { "Public rows" } td { (number(facts.public_rows as f64)) } }
+                    tr { th { "Public rows" } td { (whole(facts.public_rows)) } }
                 }
             }
         }
@@ -90,31 +94,17 @@ fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
 fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
     let guarantee = certificate.guarantee;
     let factor = guarantee.epsilon.exp();
-    let points = |end: fn(&halflit_privacy::Interval) -> f64| {
-        certificate.profile.iter().map(|point| (point.epsilon, end(&point.delta))).collect::<Vec<_>>()
-    };
-    let chart = LineChart {
-        title: "Privacy profile".to_owned(),
-        x_label: "epsilon".to_owned(),
-        y_label: "delta".to_owned(),
-        x_scale: Scale::Linear,
-        y_scale: Scale::Log,
-        series: vec![
-            Series::line("upper bound: what may be claimed", points(|delta| delta.upper)),
-            Series::line("lower bound: no accountant can claim less", points(|delta| delta.lower)).dashed(),
-            Series::line("the promise", vec![(guarantee.epsilon, guarantee.delta)]).marked(),
-        ],
-    };
+    let chart = profile_chart(&certificate.profile, Some((guarantee.epsilon, guarantee.delta)));
     html! {
         section {
             h2 { "What was spent" }
-            p.figure { "ε = " (figures(guarantee.epsilon)) ", δ = " (figures(guarantee.delta)) }
+            p.figure { "ε = " (at_most(guarantee.epsilon, CLAIM_FIGURES)) ", δ = " (at_most(guarantee.delta, CLAIM_FIGURES)) }
             p { "For every neighbouring pair of tables and every outcome, the chance of the outcome changes by a factor of at most e"
-                sup { "ε" } " = " (figures(factor)) ", except with probability about δ. The accountant's interval for ε at this δ is ["
-                (figures(guarantee.accountant.lower)) ", " (figures(guarantee.accountant.upper)) "]." }
+                sup { "ε" } " = " (at_most(factor, CLAIM_FIGURES)) ", except with probability about δ. The accountant's interval for ε at this δ is ["
+                (at_least(guarantee.accountant.lower, CLAIM_FIGURES)) ", " (at_most(guarantee.accountant.upper, CLAIM_FIGURES)) "]." }
             @if let Some(mu) = certificate.gdp_mu {
-                p { "The release is " (figures(mu)) "-Gaussian differentially private"
-                    @if let Some(rho) = certificate.zcdp_rho { " and " (figures(rho)) "-zCDP" } "." }
+                p { "The release is " (at_most(mu, CLAIM_FIGURES)) "-Gaussian differentially private"
+                    @if let Some(rho) = certificate.zcdp_rho { " and " (at_most(rho, CLAIM_FIGURES)) "-zCDP" } "." }
             }
             (PreEscaped(chart.to_inline_svg()))
             @for account in left {
@@ -147,10 +137,10 @@ fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
     html! {
         section {
             h2 { "The noise against the signal" }
-            p { "Each of " (number(statement.steps as f64)) " steps released one noisy gradient sum. One unit can move such a sum by at most "
-                (figures(sensitivity)) " (its contribution is clamped to norm " (figures(statement.clip_norm))
-                "); the noise has standard deviation " (figures(noise_std)) " in every coordinate; all "
-                (number(statement.units as f64)) " units together could move the sum by " (figures(everyone)) "." }
+            p { "Each of " (whole(statement.steps)) " steps released one noisy gradient sum. One unit can move such a sum by at most "
+                (about(sensitivity, 3)) " (its contribution is clamped to norm " (about(statement.clip_norm, 3))
+                "); the noise has standard deviation " (about(noise_std, 3)) " in every coordinate; all "
+                (whole(statement.units)) " units together could move the sum by " (about(everyone, 3)) "." }
             (PreEscaped(chart.to_inline_svg()))
             @if everyone < total {
                 p.alarm { "The noise is larger than anything the data could say: expect a useless model. More data, fewer columns or a larger
@@ -199,7 +189,7 @@ fn coefficients(model: &Model) -> Markup {
                 coordinate per declared value. The weights are noisy: small ones may have the wrong sign." }
             (PreEscaped(chart.to_inline_svg()))
             details {
-                summary { "All " (number(rows.len() as f64)) " weights" }
+                summary { "All " (whole(rows.len() as u64)) " weights" }
                 table.numbers { @for (name, weight) in &rows { tr { th { (name) } td { (format!("{weight:.4}")) } } } }
             }
         }
@@ -219,14 +209,14 @@ fn made(certificate: &Certificate) -> Markup {
             p { (certificate.citation) }
             @if let Statement::NoisyGradient(statement) = &certificate.mechanism {
                 table {
-                    tr { th { "Steps" } td { (number(statement.steps as f64)) } }
+                    tr { th { "Steps" } td { (whole(statement.steps)) } }
                     tr { th { "Batch" } td { @match statement.sampling_rate {
                         Some(rate) => { "each unit with probability " (rate.numerator) "/" (rate.denominator) }
                         None => "every unit in every step" } } }
                     tr { th { "Centre" } td { @match statement.centre { noisy_gradient::Centre::Zero => "zero", noisy_gradient::Centre::Midrange => "midrange" } } }
-                    tr { th { "Clip norm" } td { (figures(statement.clip_norm)) } }
-                    tr { th { "Noise multiplier" } td { (figures(statement.noise_multiplier)) } }
-                    tr { th { "Step size, momentum" } td { (figures(statement.step_size)) ", " (figures(statement.momentum)) } }
+                    tr { th { "Clip norm" } td { (about(statement.clip_norm, 3)) } }
+                    tr { th { "Noise multiplier" } td { (about(statement.noise_multiplier, 3)) } }
+                    tr { th { "Step size, momentum" } td { (about(statement.step_size, 3)) ", " (about(statement.momentum, 3)) } }
                 }
             }
             p { (numerics) " Random numbers: " (certificate.randomness) "." }
@@ -252,49 +242,4 @@ fn next() -> Markup {
     }
 }
 
-/// Three significant figures, plain where that is short.
-fn figures(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let digits = 2 - value.abs().log10().floor() as i32;
-    if (-4..=6).contains(&digits) {
-        let text = format!("{value:.*}", digits.max(0) as usize);
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            grouped(&text)
-        }
-    } else {
-        format!("{value:.2e}")
-    }
-}
-
-/// A whole number with its thousands apart.
-fn number(value: f64) -> String {
-    grouped(&format!("{value:.0}"))
-}
-
-fn grouped(digits: &str) -> String {
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
-    format!("{sign}{}", groups.join(","))
-}
-
 const STYLE: &str = include_str!("report.css");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_well() {
-        assert_eq!(figures(1.0), "1");
-        assert_eq!(figures(0.2367), "0.237");
-        assert_eq!(figures(1e-6), "1.00e-6");
-        assert_eq!(figures(123_456.0), "123,456");
-        assert_eq!(figures(-2.5), "-2.5");
-        assert_eq!(number(32_561.0), "32,561");
-    }
-}
