@@ -1,14 +1,15 @@
 //! Small dense and matrix-free linear solvers for Newton steps. Their accuracy is never relied upon: certificates check the end.
 
 /// Cholesky factorisation of a symmetric positive definite matrix given by its lower triangle, row-major.
-pub(super) struct Cholesky {
+#[derive(Debug, Clone)]
+pub struct Cholesky {
     size: usize,
     factor: Vec<f64>,
 }
 
 impl Cholesky {
     /// `None` when a pivot is not positive: the matrix is not positive definite to working precision.
-    pub(super) fn factor(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
+    pub fn factor(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
         for i in 0..size {
             let (above, row) = matrix.split_at_mut(i * size);
             for j in 0..i {
@@ -25,7 +26,7 @@ impl Cholesky {
     }
 
     /// The solution of A x = b.
-    pub(super) fn solve(&self, b: &[f64]) -> Vec<f64> {
+    pub fn solve(&self, b: &[f64]) -> Vec<f64> {
         let size = self.size;
         let mut x = b.to_vec();
         for i in 0..size {

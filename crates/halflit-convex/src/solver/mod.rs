@@ -27,6 +27,10 @@ mod mean;
 mod newton;
 mod passes;
 mod polish;
+mod second_order;
+
+pub use linear::Cholesky;
+pub use second_order::SecondOrder;
 
 use crate::domain::{Domain, Shape, norm_up};
 use crate::loss::{LabelDomain, Loss};
