@@ -1,7 +1,7 @@
 //! Running a charged plan: the only place where sealed cells are opened.
 
 use crate::ledger::{Charged, Receipt};
-use crate::mechanisms::{MechanismError, Watch};
+use crate::mechanisms::{Fitted, MechanismError, Watch};
 use crate::plan::Plan;
 use halflit_noise::NoiseSource;
 
@@ -10,8 +10,8 @@ use halflit_noise::NoiseSource;
 pub struct RawOutput {
     pub(crate) plan: Plan,
     pub(crate) receipt: Receipt,
-    /// One vector per output.
-    pub(crate) weights: Vec<Vec<f64>>,
+    /// The weights, and what the mechanism says about them.
+    pub(crate) fitted: Fitted,
     pub(crate) is_seeded: bool,
 }
 
@@ -22,10 +22,8 @@ impl Charged<Plan> {
     /// [`MechanismError::Interrupted`] if the watch breaks; sizes and shapes otherwise. The charge stays in every case.
     pub fn run(self, source: &mut NoiseSource, watch: &mut dyn Watch) -> Result<RawOutput, MechanismError> {
         let Charged { plan, receipt, key } = self;
-        let weights = plan.mechanism.run(&plan.problem, &key, source, watch)?;
-        let width = plan.problem.encoding().width();
-        let weights = weights.chunks(width.max(1)).map(<[f64]>::to_vec).collect();
-        Ok(RawOutput { plan, receipt, weights, is_seeded: source.is_seeded() })
+        let fitted = plan.mechanism.run(&plan.problem, &key, source, watch)?;
+        Ok(RawOutput { plan, receipt, fitted, is_seeded: source.is_seeded() })
     }
 }
 

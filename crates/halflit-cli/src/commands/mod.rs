@@ -12,5 +12,6 @@ pub mod ledger;
 mod options;
 pub mod plan;
 pub mod predict;
+pub mod refit;
 pub mod train;
 pub mod verify;

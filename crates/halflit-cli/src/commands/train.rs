@@ -82,15 +82,13 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
     let seconds = start.elapsed().as_secs_f64();
     let standings = ledger.overview().map_err(Failure::failed)?.accounts;
     let release = output.release(&standings).map_err(Failure::failed)?;
-    write_folder_atomically(
-        out,
-        &[
-            ("model.json", release.model_json.as_bytes()),
-            ("certificate.json", release.certificate_json.as_bytes()),
-            ("report.html", release.report_html.as_bytes()),
-        ],
-    )
-    .map_err(|error| {
+    let mut files = vec![
+        ("model.json", release.model_json.as_bytes()),
+        ("certificate.json", release.certificate_json.as_bytes()),
+        ("report.html", release.report_html.as_bytes()),
+    ];
+    files.extend(release.statistics_json.as_ref().map(|text| ("statistics.json", text.as_bytes())));
+    write_folder_atomically(out, &files).map_err(|error| {
         Failure::Failed(format!(
             "{} cannot be written: {error}; the charge stays in the ledger",
             out.display()
@@ -130,6 +128,9 @@ impl Trained {
             println!("Account {}.", crate::commands::ledger::standing_line(standing));
         }
         println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/report.html.", out.display());
+        if self.release.statistics_json.is_some() {
+            println!("Further models at no cost: halflit refit DATA --release {}.", out.display());
+        }
         // For the owner at the terminal; not part of the release.
         eprintln!("({:.2} s, {:.1} million units/s)", self.seconds, self.unit_steps / self.seconds / 1e6);
     }

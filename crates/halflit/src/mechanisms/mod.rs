@@ -1,11 +1,13 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
 pub mod noisy_gradient;
+pub mod noisy_statistics;
 pub mod public_rows;
+pub mod randomized_response;
 
 use crate::plan::{Request, Summary};
 use crate::problem::Problem;
-use crate::release::Numerics;
+use crate::release::{Numerics, StandardErrors};
 use halflit_convex::kernel::KernelError;
 use halflit_convex::solver::SolverError;
 use halflit_convex::{DomainError, LabelDomain, Loss, RowsError};
@@ -36,6 +38,38 @@ pub enum MechanismError {
          visibility = \"public\" for a column that really is"
     )]
     NoPublicFeature,
+    /// Label statistics need public features and a hidden label.
+    #[error(
+        "label statistics need a sensitive label and public features: declare visibility = \"public\" for every feature that really is, or take \
+         another mechanism, such as noisy_gradient"
+    )]
+    NeedsHiddenLabelOnly,
+    /// Randomized response protects single rows under replace.
+    #[error(
+        "randomized response protects single rows under replace; declare unit = \"row\" and change = \"replace\", or take noisy_statistics"
+    )]
+    RowsAndReplaceOnly,
+    /// The label does not enter linearly.
+    #[error(
+        "the {loss} loss is not linear in its label; label statistics fit logistic, softmax, squared and poisson"
+    )]
+    NotCanonical {
+        /// Which loss.
+        loss: &'static str,
+    },
+    /// A user with so many rows that each of them weighs nothing.
+    #[error(
+        "users may have {rows} rows, too many for one row to be seen on the lattice; declare rows_per_user"
+    )]
+    TooManyRowsPerUser {
+        /// The most rows of a user.
+        rows: u64,
+    },
+    /// A released statistic that belongs to another table.
+    #[error(
+        "the released statistics belong to another table, declaration or loss; fit them on the data they were released from"
+    )]
+    OtherTable,
     /// There is nothing public to learn from.
     #[error("the declaration has no public rows to train on; declare public_rows, or take another mechanism")]
     NoPublicRows,
@@ -87,6 +121,25 @@ impl Watch for () {
     }
 }
 
+/// What a run hands back: weights, and what some mechanisms can say about them. All of it may be released.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The weights, output after output.
+    pub weights: Vec<f64>,
+    /// Standard errors of the weights, or why there are none.
+    pub standard_errors: Option<StandardErrors>,
+    /// The released statistics, from which further models can be fitted.
+    pub statistics: Option<noisy_statistics::LabelStatistics>,
+    /// What was chosen by post-processing, in sentences for the certificate.
+    pub notes: Vec<String>,
+}
+
+impl From<Vec<f64>> for Fitted {
+    fn from(weights: Vec<f64>) -> Self {
+        Fitted { weights, standard_errors: None, statistics: None, notes: Vec::new() }
+    }
+}
+
 /// Numbers of a certificate that do not belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inconsistency {
@@ -114,8 +167,12 @@ impl fmt::Display for Inconsistency {
 pub enum Statement {
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Statement),
+    /// One release of label sums.
+    NoisyStatistics(noisy_statistics::Statement),
     /// A fit of the public rows.
     PublicRows(public_rows::Statement),
+    /// A report for every label.
+    RandomizedResponse(randomized_response::Statement),
 }
 
 impl Statement {
@@ -123,7 +180,9 @@ impl Statement {
     pub fn event(&self) -> Result<Event, ParameterError> {
         match self {
             Statement::NoisyGradient(statement) => statement.event(),
+            Statement::NoisyStatistics(statement) => statement.event(),
             Statement::PublicRows(_) => Ok(Event::Composed(Vec::new())),
+            Statement::RandomizedResponse(statement) => statement.event(),
         }
     }
 
@@ -131,7 +190,9 @@ impl Statement {
     pub fn check(&self) -> Result<(), Inconsistency> {
         match self {
             Statement::NoisyGradient(statement) => statement.check(),
+            Statement::NoisyStatistics(statement) => statement.check(),
             Statement::PublicRows(statement) => statement.check(),
+            Statement::RandomizedResponse(statement) => statement.check(),
         }
     }
 
@@ -139,7 +200,9 @@ impl Statement {
     pub fn change(&self) -> Option<Change> {
         match self {
             Statement::NoisyGradient(statement) => Some(statement.change),
+            Statement::NoisyStatistics(statement) => Some(statement.change),
             Statement::PublicRows(_) => None,
+            Statement::RandomizedResponse(_) => Some(Change::Replace),
         }
     }
 
@@ -147,15 +210,18 @@ impl Statement {
     pub fn citation(&self) -> &'static str {
         match self {
             Statement::NoisyGradient(_) => noisy_gradient::CITATION,
+            Statement::NoisyStatistics(_) => noisy_statistics::CITATION,
             Statement::PublicRows(_) => public_rows::CITATION,
+            Statement::RandomizedResponse(_) => randomized_response::CITATION,
         }
     }
 
     /// How the private sum met its noise.
     pub fn numerics(&self) -> Numerics {
         match self {
-            Statement::NoisyGradient(_) => Numerics::ExactLattice,
+            Statement::NoisyGradient(_) | Statement::NoisyStatistics(_) => Numerics::ExactLattice,
             Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
+            Statement::RandomizedResponse(_) => Numerics::ExactCoins,
         }
     }
 }
@@ -165,8 +231,12 @@ impl Statement {
 pub enum MechanismPlan {
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Plan),
+    /// One release of label sums.
+    NoisyStatistics(noisy_statistics::Plan),
     /// A fit of the public rows.
     PublicRows(public_rows::Plan),
+    /// A report for every label.
+    RandomizedResponse(randomized_response::Plan),
 }
 
 impl MechanismPlan {
@@ -190,6 +260,13 @@ impl MechanismPlan {
                 candidates.push(planned.map(MechanismPlan::NoisyGradient));
             }
         }
+        if noisy_statistics::fits(problem) {
+            candidates.push(noisy_statistics::Plan::new(problem, budget).map(MechanismPlan::NoisyStatistics));
+        }
+        if randomized_response::fits(problem) {
+            let planned = randomized_response::Plan::new(problem, budget);
+            candidates.push(planned.map(MechanismPlan::RandomizedResponse));
+        }
         if problem.facts().public_rows > 0 {
             candidates.push(public_rows::Plan::new(problem).map(MechanismPlan::PublicRows));
         }
@@ -199,14 +276,18 @@ impl MechanismPlan {
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
         match self {
             MechanismPlan::NoisyGradient(plan) => plan.summary(problem),
+            MechanismPlan::NoisyStatistics(plan) => plan.summary(problem),
             MechanismPlan::PublicRows(plan) => plan.summary(problem),
+            MechanismPlan::RandomizedResponse(plan) => plan.summary(problem),
         }
     }
 
     pub(crate) fn statement(&self, problem: &Problem) -> Statement {
         match self {
             MechanismPlan::NoisyGradient(plan) => Statement::NoisyGradient(plan.statement(problem)),
+            MechanismPlan::NoisyStatistics(plan) => Statement::NoisyStatistics(plan.statement(problem)),
             MechanismPlan::PublicRows(plan) => Statement::PublicRows(plan.statement(problem)),
+            MechanismPlan::RandomizedResponse(plan) => Statement::RandomizedResponse(plan.statement(problem)),
         }
     }
 
@@ -214,7 +295,9 @@ impl MechanismPlan {
     pub(crate) fn choices(&self) -> &'static str {
         match self {
             MechanismPlan::NoisyGradient(_) => noisy_gradient::CHOICES,
+            MechanismPlan::NoisyStatistics(_) => noisy_statistics::CHOICES,
             MechanismPlan::PublicRows(_) => public_rows::CHOICES,
+            MechanismPlan::RandomizedResponse(_) => randomized_response::CHOICES,
         }
     }
 
@@ -224,10 +307,14 @@ impl MechanismPlan {
         token: &Unsealed,
         source: &mut NoiseSource,
         watch: &mut dyn Watch,
-    ) -> Result<Vec<f64>, MechanismError> {
+    ) -> Result<Fitted, MechanismError> {
         match self {
-            MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch),
-            MechanismPlan::PublicRows(plan) => plan.run(problem),
+            MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch).map(Fitted::from),
+            MechanismPlan::NoisyStatistics(plan) => plan.run(problem, token, source, watch),
+            MechanismPlan::PublicRows(plan) => plan.run(problem).map(Fitted::from),
+            MechanismPlan::RandomizedResponse(plan) => {
+                plan.run(problem, token, source, watch).map(Fitted::from)
+            }
         }
     }
 }

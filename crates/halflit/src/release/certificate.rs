@@ -55,6 +55,9 @@ pub struct Certificate {
     pub conditions: Vec<String>,
     /// SHA-256 of the model file.
     pub model_sha256: String,
+    /// SHA-256 of the file of released statistics, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_sha256: Option<String>,
     /// SHA-256 of this certificate with an empty seal.
     pub seal: String,
 }
@@ -77,6 +80,8 @@ pub struct Guarantee {
 pub enum Numerics {
     /// Integer sums, integer clamp, exact rounded noise: no floating point between a private value and its noise.
     ExactLattice,
+    /// Exact coins decided what each private cell was reported as.
+    ExactCoins,
     /// A continuous law evaluated in floating point.
     Idealized,
     /// No private value was used.
@@ -161,6 +166,11 @@ impl Certificate {
     /// Whether these are the bytes of the certified model file.
     pub fn is_for_model(&self, model_file: &[u8]) -> bool {
         self.model_sha256 == sha256(model_file)
+    }
+
+    /// Whether these are the bytes of the certified statistics file.
+    pub fn is_for_statistics(&self, statistics_file: &[u8]) -> bool {
+        self.statistics_sha256.as_ref().is_some_and(|digest| *digest == sha256(statistics_file))
     }
 
     /// Recomputes the promise from the file alone.

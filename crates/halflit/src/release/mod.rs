@@ -1,17 +1,20 @@
 //! The release: a model, a certificate that anyone can check, and a report that a person can read.
 
 mod certificate;
+mod errors;
 mod model;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use certificate::{CERTIFICATE_FORMAT, Certificate, Guarantee, Numerics, Verified, VerifyError};
+pub use errors::StandardErrors;
 pub use model::{Evaluation, MODEL_FORMAT, Model, ModelError, Predictions};
 
 use crate::digest::sha256;
 use crate::figures::{at_least, at_most};
 use crate::ledger::Standing;
+use crate::mechanisms::Fitted;
 use crate::run::RawOutput;
 use certificate::{PROFILE_POINTS, SEEDED_RANDOMNESS, SYSTEM_RANDOMNESS};
 use halflit_privacy::{AccountingError, Interval, Profile};
@@ -45,6 +48,8 @@ pub struct Release {
     pub certificate_json: String,
     /// `report.html`.
     pub report_html: String,
+    /// `statistics.json`, if the mechanism released statistics from which further models can be fitted.
+    pub statistics_json: Option<String>,
 }
 
 /// What an account has left, in the words of the report.
@@ -84,9 +89,12 @@ impl RawOutput {
     /// # Errors
     /// None in practice for the output of a run.
     pub fn release(self, standings: &[Standing]) -> Result<Release, ReleaseError> {
-        let RawOutput { plan, receipt, weights, is_seeded } = self;
+        let RawOutput { plan, receipt, fitted, is_seeded } = self;
         let problem = plan.problem();
-        let model = Model::new(problem.loss(), problem.encoding().clone(), weights)?;
+        let model = fitted_model(problem, &fitted)?;
+        let statistics_json =
+            fitted.statistics.map(|statistics| serde_json::to_string_pretty(&statistics)).transpose()?;
+        let statistics_json = statistics_json.map(|text| text + "\n");
         let model_json = serde_json::to_string_pretty(&model)? + "\n";
         let statement = plan.mechanism.statement(problem);
         let profile = Profile::of(plan.event())?;
@@ -108,9 +116,10 @@ impl RawOutput {
             numerics: statement.numerics(),
             mechanism: statement,
             randomness: if is_seeded { SEEDED_RANDOMNESS } else { SYSTEM_RANDOMNESS }.to_owned(),
-            hyperparameters: plan.mechanism.choices().to_owned(),
+            hyperparameters: [&[plan.mechanism.choices().to_owned()], &*fitted.notes].concat().join(" "),
             conditions: conditions(problem),
             model_sha256: sha256(model_json.as_bytes()),
+            statistics_sha256: statistics_json.as_ref().map(|text| sha256(text.as_bytes())),
             seal: String::new(),
         }
         .sealed();
@@ -118,8 +127,53 @@ impl RawOutput {
         let left: Vec<Left> =
             standings.iter().filter(|standing| standing.account.is_open).map(Left::of).collect();
         let report_html = report::render(&certificate, &model, problem.facts(), &left);
-        Ok(Release { model, certificate, model_json, certificate_json, report_html })
+        Ok(Release { model, certificate, model_json, certificate_json, report_html, statistics_json })
     }
+}
+
+/// Another model from released statistics: what `refit` writes.
+#[derive(Clone, Debug)]
+pub struct Refitted {
+    /// The model.
+    pub model: Model,
+    /// The certificate of the release, for this model.
+    pub certificate: Certificate,
+    /// `model.json`.
+    pub model_json: String,
+    /// `certificate.json`.
+    pub certificate_json: String,
+}
+
+impl Refitted {
+    /// A model fitted to released statistics under the certificate of their release: post-processing, so the promise is the same and nothing is charged.
+    ///
+    /// # Errors
+    /// Weights that make no model.
+    pub fn new(
+        problem: &crate::Problem,
+        fitted: &Fitted,
+        release: &Certificate,
+    ) -> Result<Self, ReleaseError> {
+        let model = fitted_model(problem, fitted)?;
+        let model_json = serde_json::to_string_pretty(&model)? + "\n";
+        let refit = "Fitted again to the released statistics, at no cost.".to_owned();
+        let certificate = Certificate {
+            model_sha256: sha256(model_json.as_bytes()),
+            hyperparameters: [&[refit], &*fitted.notes].concat().join(" "),
+            ..release.clone()
+        }
+        .sealed();
+        let certificate_json = serde_json::to_string_pretty(&certificate)? + "\n";
+        Ok(Refitted { model, certificate, model_json, certificate_json })
+    }
+}
+
+/// The model of a problem with fitted weights.
+fn fitted_model(problem: &crate::Problem, fitted: &Fitted) -> Result<Model, ModelError> {
+    let width = problem.encoding().width();
+    let weights = fitted.weights.chunks(width.max(1)).map(<[f64]>::to_vec).collect();
+    Model::new(problem.loss(), problem.encoding().clone(), weights)?
+        .with_standard_errors(fitted.standard_errors.clone())
 }
 
 /// The budget that was asked for; nothing at all if nothing was spent.

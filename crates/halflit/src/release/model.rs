@@ -1,5 +1,6 @@
 //! The released model: weights and the encoding that they belong to.
 
+use super::StandardErrors;
 use halflit_convex::{FEATURE_SCALE, Loss, Rows};
 use halflit_table::{EncodeError, Encoding, LabelEncoding, OutOfDomain, Table};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub struct Model {
     encoding: Encoding,
     /// One vector per output, each of the encoding's width.
     weights: Vec<Vec<f64>>,
+    standard_errors: Option<StandardErrors>,
 }
 
 /// Why a stored model is refused.
@@ -54,6 +56,11 @@ pub enum ModelError {
         /// Its value.
         value: f64,
     },
+    /// Standard errors that do not fit the weights.
+    #[error(
+        "the standard errors do not fit the weights: one positive number or null is needed for each of them"
+    )]
+    StandardErrors,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,6 +72,8 @@ struct ModelRecord {
     encoding: Encoding,
     coordinates: Vec<String>,
     weights: Vec<Vec<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    standard_errors: Option<StandardErrors>,
 }
 
 impl TryFrom<ModelRecord> for Model {
@@ -74,8 +83,8 @@ impl TryFrom<ModelRecord> for Model {
         if record.halflit_model != MODEL_FORMAT {
             return Err(ModelError::Format { found: record.halflit_model });
         }
-        Model::new(record.loss, record.encoding, record.weights)
-            .map(|model| Model { software: record.software, ..model })
+        let model = Model::new(record.loss, record.encoding, record.weights)?;
+        Model { software: record.software, ..model }.with_standard_errors(record.standard_errors)
     }
 }
 
@@ -88,6 +97,7 @@ impl From<Model> for ModelRecord {
             loss: model.loss,
             encoding: model.encoding,
             weights: model.weights,
+            standard_errors: model.standard_errors,
         }
     }
 }
@@ -106,7 +116,16 @@ impl Model {
                 return Err(ModelError::Weight { output, index, value: vector[index] });
             }
         }
-        Ok(Model { software: crate::SOFTWARE.to_owned(), loss, encoding, weights })
+        Ok(Model { software: crate::SOFTWARE.to_owned(), loss, encoding, weights, standard_errors: None })
+    }
+
+    /// The same model with standard errors; refuses errors that do not fit the weights.
+    pub fn with_standard_errors(self, errors: Option<StandardErrors>) -> Result<Self, ModelError> {
+        let (outputs, width) = (self.weights.len(), self.encoding.width());
+        if errors.as_ref().is_some_and(|errors| !errors.fit(outputs, width)) {
+            return Err(ModelError::StandardErrors);
+        }
+        Ok(Model { standard_errors: errors, ..self })
     }
 
     /// The loss it was trained for.
@@ -122,6 +141,11 @@ impl Model {
     /// One weight vector per output.
     pub fn weights(&self) -> &[Vec<f64>] {
         &self.weights
+    }
+
+    /// Standard errors of the weights, or why there are none; nothing if the mechanism says neither.
+    pub fn standard_errors(&self) -> Option<&StandardErrors> {
+        self.standard_errors.as_ref()
     }
 
     /// Applies the model to every row of a table.

@@ -1,9 +1,10 @@
 //! The report: one self-contained page that a person can read on a phone, on paper, or in ten years.
 
 use super::certificate::{Certificate, Numerics};
+use super::errors::StandardErrors;
 use super::model::Model;
 use crate::figures::{about, at_least, at_most, whole};
-use crate::mechanisms::{Statement, noisy_gradient};
+use crate::mechanisms::{Statement, noisy_gradient, noisy_statistics};
 use crate::plot::{Bar, BarChart, profile_chart};
 use crate::release::Left;
 use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
@@ -115,8 +116,10 @@ fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
 }
 
 fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
-    let Statement::NoisyGradient(statement) = &certificate.mechanism else {
-        return html! {};
+    let statement = match &certificate.mechanism {
+        Statement::NoisyGradient(statement) => statement,
+        Statement::NoisyStatistics(statement) => return noise_on_label_sums(statement),
+        _ => return html! {},
     };
     let noise_std = statement.noise_std;
     let sensitivity = statement.clip_norm * statement.change.sensitivity_per_radius();
@@ -150,18 +153,42 @@ fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
     }
 }
 
+fn noise_on_label_sums(statement: &noisy_statistics::Statement) -> Markup {
+    let total = statement.noise_std * (statement.coordinates as f64).sqrt();
+    let everyone = statement.sensitivity * statement.units as f64;
+    html! {
+        section {
+            h2 { "The noise against the signal" }
+            p { "One noisy sum of features times labels was released, " (whole(statement.coordinates)) " numbers in all. Changing the labels of one unit moves it by at
+                most " (about(statement.sensitivity, 3)) " (the longest row of this table: its features are public); the noise has standard deviation "
+                (about(statement.noise_std, 3)) " in every number, norm about " (about(total, 3)) "; all " (whole(statement.units))
+                " units together could move the sum by " (about(everyone, 3)) "." }
+            p { "Any number of further models can be fitted to the same noisy sum at no further cost: "
+                code { "halflit refit DATA --release FOLDER" } "." }
+            @if everyone < total {
+                p.alarm { "The noise is larger than anything the labels could say: expect a useless model. More data, fewer columns or a larger
+                    budget are needed." }
+            }
+        }
+    }
+}
+
 fn coefficients(model: &Model) -> Markup {
     let names = model.encoding().coordinate_names();
     let classes = model.encoding().label().classes();
     let outputs = model.weights();
-    let mut rows: Vec<(String, f64)> = Vec::new();
+    let error = |output: usize, index: usize| match model.standard_errors() {
+        Some(StandardErrors::Given(errors)) => errors[output][index],
+        _ => None,
+    };
+    let mut rows: Vec<(String, f64, Option<f64>)> = Vec::new();
     for (output, weights) in outputs.iter().enumerate() {
-        for (name, &weight) in names.iter().zip(weights) {
+        for (index, (name, &weight)) in names.iter().zip(weights).enumerate() {
             let name = match classes.filter(|_| outputs.len() > 1) {
                 Some(classes) => format!("{} ← {name}", classes[output]),
                 None => name.clone(),
             };
-            rows.push((name, weight));
+            rows.push((name, weight, error(output, index)));
         }
     }
     let mut largest = rows.clone();
@@ -180,17 +207,29 @@ fn coefficients(model: &Model) -> Markup {
     let chart = BarChart {
         title: format!("The {} largest weights", largest.len()),
         x_label: "weight".to_owned(),
-        bars: largest.into_iter().map(|(name, value)| Bar { name, value, error: None }).collect(),
+        bars: largest.into_iter().map(|(name, value, error)| Bar { name, value, error }).collect(),
     };
+    let has_errors = matches!(model.standard_errors(), Some(StandardErrors::Given(_)));
     html! {
         section {
             h2 { "The model" }
             p { (meaning) " A numeric column runs from −1 at its declared lower bound to 1 at its upper bound; a categorical column has one
                 coordinate per declared value. The weights are noisy: small ones may have the wrong sign." }
+            @match model.standard_errors() {
+                Some(StandardErrors::Given(_)) => p { "Bars and ± show one standard error: the noise and the labels' own scatter under the model, not the pull of the penalty
+                    towards zero. A weight without one was decided by the penalty rather than by the data." },
+                Some(StandardErrors::Absent { reason }) => p { "There are no standard errors: " (reason) "." },
+                None => {}
+            }
             (PreEscaped(chart.to_inline_svg()))
             details {
                 summary { "All " (whole(rows.len() as u64)) " weights" }
-                table.numbers { @for (name, weight) in &rows { tr { th { (name) } td { (format!("{weight:.4}")) } } } }
+                table.numbers {
+                    @for (name, weight, error) in &rows {
+                        tr { th { (name) } td { (format!("{weight:.4}")) }
+                            @if has_errors { td { @match error { Some(error) => { "± " (format!("{error:.4}")) } None => "–" } } } }
+                    }
+                }
             }
         }
     }
@@ -200,6 +239,7 @@ fn made(certificate: &Certificate) -> Markup {
     let numerics = match certificate.numerics {
         Numerics::ExactLattice => "Sums are exact integers, contributions are clamped in integers, and the noise is an exact rounded normal: no
             floating point lies between a private value and its noise.",
+        Numerics::ExactCoins => "Every private cell was reported truthfully or falsely by an exact coin: no floating point decides a report.",
         Numerics::Idealized => "The law of the output was evaluated in floating point; the promise assumes ideal arithmetic.",
         Numerics::NoNoiseNeeded => "No private value was used.",
     };
@@ -218,6 +258,16 @@ fn made(certificate: &Certificate) -> Markup {
                     tr { th { "Noise multiplier" } td { (about(statement.noise_multiplier, 3)) } }
                     tr { th { "Step size, momentum" } td { (about(statement.step_size, 3)) ", " (about(statement.momentum, 3)) } }
                 }
+            }
+            @if let Statement::NoisyStatistics(statement) = &certificate.mechanism {
+                table {
+                    tr { th { "Releases" } td { "one" } }
+                    tr { th { "Sensitivity" } td { (about(statement.sensitivity, 3)) } }
+                    tr { th { "Noise standard deviation" } td { (about(statement.noise_std, 3)) } }
+                }
+            }
+            @if let Statement::RandomizedResponse(statement) = &certificate.mechanism {
+                table { tr { th { "Chance of a false report" } td { (statement.false_numerator) "/" (statement.false_denominator) } } }
             }
             p { (numerics) " Random numbers: " (certificate.randomness) "." }
             p { (certificate.hyperparameters) }

@@ -284,7 +284,7 @@ impl Plan {
 }
 
 /// Softmax coefficients of a row sum to zero, so whatever the classes have in common is noise (and rounding).
-fn remove_common_part(gradient: &mut [f64], outputs: usize) {
+pub(crate) fn remove_common_part(gradient: &mut [f64], outputs: usize) {
     if outputs < 2 {
         return;
     }

@@ -1,0 +1,124 @@
+//! The public features that models are fitted on: those of the private rows and the public rows.
+
+use super::lattice::{LabelSteps, rows_sharing_a_weight};
+use crate::digest::sha256;
+use crate::mechanisms::MechanismError;
+use crate::problem::{FEATURE_UNIT, Problem};
+use halflit_convex::{Domain, DomainError, Loss, Rows};
+use halflit_privacy::Unit;
+use halflit_table::{PublicFeatures, PublicView, Units};
+
+/// Features, weights and constants of a problem whose label alone is hidden. Every field is public.
+#[derive(Clone, Debug)]
+pub(crate) struct Design {
+    pub loss: Loss,
+    pub labels: LabelSteps,
+    /// The private rows, then the public ones.
+    pub rows: Rows,
+    /// One weight per row; none if every weight is 1.
+    pub weights: Option<Vec<f64>>,
+    pub total_weight: f64,
+    pub row_norm: f64,
+    pub radius: Option<f64>,
+    pub units_are_rows: bool,
+    /// sum_i omega_i x_i over all rows.
+    pub feature_sums: Vec<f64>,
+}
+
+/// The private rows' features and units, where the relation makes them public and the label sensitive.
+pub(crate) fn public_parts<'a>(view: &PublicView<'a>) -> Result<(&'a Rows, &'a Units), MechanismError> {
+    match (&view.features, view.units, view.labels) {
+        (PublicFeatures::All(rows), Some(units), None) => Ok((rows, units)),
+        _ => Err(MechanismError::NeedsHiddenLabelOnly),
+    }
+}
+
+/// How the labels of a problem enter, if they enter linearly.
+pub(crate) fn label_steps(problem: &Problem) -> Result<LabelSteps, MechanismError> {
+    let loss = problem.loss();
+    LabelSteps::of(loss.label_domain())
+        .filter(|_| loss.is_canonical())
+        .ok_or(MechanismError::NotCanonical { loss: loss.name() })
+}
+
+impl Design {
+    /// Lays out the public features. Private rows get exactly the weights that they have in an integer sum with this many steps per
+    /// unit of weight: floor(M omega_i) / M.
+    pub fn new(problem: &Problem, steps_per_weight: u64) -> Result<Self, MechanismError> {
+        let view = problem.encoded().public_view()?;
+        let (private, units) = public_parts(&view)?;
+        let (public, _) = problem.public_data();
+        let rows = private.concat(public)?;
+        let weights = rows_sharing_a_weight(problem.unit_weighting(), units).map(|one_in| {
+            let weight = |one_in: &u64| (steps_per_weight / one_in) as f64 / steps_per_weight as f64;
+            let mut weights: Vec<f64> = one_in.iter().map(weight).collect();
+            weights.resize(rows.len(), problem.public_row_weight());
+            weights
+        });
+        let mut design = Design {
+            loss: problem.loss(),
+            labels: label_steps(problem)?,
+            rows,
+            weights,
+            total_weight: problem.total_weight(),
+            row_norm: problem.row_norm_bound(),
+            radius: problem.radius(),
+            units_are_rows: *problem.relation().unit() == Unit::Row,
+            feature_sums: Vec::new(),
+        };
+        design.feature_sums = design.weighted_sum(|_| 1.0);
+        Ok(design)
+    }
+
+    /// sum_i omega_i value(i) x_i.
+    pub fn weighted_sum(&self, value: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut sum = vec![0.0; self.rows.width()];
+        for row in 0..self.rows.len() {
+            let factor = FEATURE_UNIT * self.weight(row) * value(row);
+            match &self.rows {
+                Rows::Dense(rows) => {
+                    for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
+                        *sum += factor * f64::from(q);
+                    }
+                }
+                Rows::Sparse(rows) => {
+                    for (column, q) in rows.row(row).iter() {
+                        sum[column] += factor * f64::from(q);
+                    }
+                }
+            }
+        }
+        sum
+    }
+
+    pub fn weight(&self, row: usize) -> f64 {
+        self.weights.as_ref().map_or(1.0, |weights| weights[row])
+    }
+
+    /// Number of weights of a model.
+    pub fn size(&self) -> usize {
+        self.rows.width() * self.loss.outputs()
+    }
+
+    /// Where the weights live.
+    pub fn domain(&self) -> Result<Domain, DomainError> {
+        match self.radius {
+            Some(radius) => Domain::centred_ball(self.size(), radius),
+            None => Domain::whole(self.size(), None),
+        }
+    }
+
+    /// A digest of the features: squared norms of all rows in order and sums of all columns.
+    pub fn digest(&self) -> String {
+        let mut bytes: Vec<u8> = Vec::with_capacity(8 * (self.rows.len() + self.rows.width()));
+        for norm in self.rows.squared_norms() {
+            bytes.extend(norm.to_le_bytes());
+        }
+        let columns = Design { weights: None, ..self.clone() }.weighted_sum(|_| 1.0);
+        for sum in columns {
+            // Whole multiples of 2^-14: exact below 2^39 in magnitude, so the same on every machine.
+            bytes.extend(sum.to_le_bytes());
+        }
+        sha256(&bytes)
+    }
+}

@@ -1,0 +1,247 @@
+//! One noisy release of everything that a canonical loss needs of the labels; all models follow from it by post-processing.
+//!
+//! For a loss A(<w, x>) - t(y) <w, x> the labels enter through S = sum_i omega_i x_i t(y_i)^T alone. If the label is the only sensitive column that is
+//! learned from, one Gaussian release of S is enough for a model, for a whole regularization path, and for standard errors.
+//!
+//! Citation: sufficient-statistics perturbation (Vu and Slavkovic 2009; McSherry and Mironov 2009) with features public under label privacy; the
+//! smooth projection follows Nikolov, Talwar and Zhang 2013; the choice of penalties Stein 1981.
+//!
+//! # Guarantee
+//!
+//! Under the declared relation (label sensitive, features public; unit row or user; replace or zero-out) the release has the privacy profile
+//! of `GaussianDiameter { sensitivity: D, noise_std: 2^k }` in lattice units. See `proof.md`.
+//!
+//! # Preconditions
+//!
+//! | what | enforced by |
+//! |---|---|
+//! | the label is sensitive, all features and row counts are public | `design::public_parts`: the public view has them, or the plan is refused |
+//! | one unit moves the sum by at most D | integer coefficients clamped to public steps, D from the exact norms of these rows (`lattice`) |
+//! | a row's coefficient depends on its own label and public values | `LabelSteps::coefficient` is given nothing else |
+//! | the noise is exactly normal with standard deviation 2^k | [`halflit_noise::SumLattice`] |
+//! | sums do not overflow | `SumLattice::plan`: units * D < 2^62 |
+//! | everything after the noise reads public features and the noisy sum | `LabelStatistics::fitter` is given no key |
+//!
+//! # Edge cases
+//!
+//! | case | what happens |
+//! |---|---|
+//! | a row of zeros | contributes zero |
+//! | every row is zero | the sensitivity is one lattice unit |
+//! | a noisy sum that no labels could have produced | the first stage brings it back; the penalties keep the minimizer finite |
+//! | a label that is NaN | contributes zero |
+//! | more than 1024 weights | penalties from a fixed rule, no standard errors |
+
+pub(crate) mod design;
+mod errors;
+pub(crate) mod fit;
+pub(crate) mod lattice;
+mod matrix;
+pub(crate) mod prediction;
+mod statement;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use fit::{Fit, Fitter, Penalties};
+pub use statement::Statement;
+pub use statistics::{LabelStatistics, STATISTICS_FORMAT, StatisticsError};
+
+use crate::mechanisms::noisy_gradient::remove_common_part;
+use crate::mechanisms::{Fitted, MechanismError, Watch, prior_radius, zero_model_loss};
+use crate::plan::Summary;
+use crate::problem::Problem;
+use design::{Design, label_steps, public_parts};
+use halflit_noise::NoiseSource;
+use halflit_privacy::calibrate::{self, Budget};
+use halflit_privacy::{Change, Event, L2Sensitivity, NoiseStd};
+use halflit_table::{Regularization, Unsealed};
+use lattice::LabelLattice;
+use prediction::Rehearsal;
+
+/// The name of the mechanism in plans, certificates and on the command line.
+pub const NAME: &str = "noisy_statistics";
+
+/// Where it comes from.
+pub(crate) const CITATION: &str = "One Gaussian release of the sum of features times label statistic (Vu and Slavkovic 2009), sensitivity from the public \
+    features of the rows at hand; smooth projection onto the sums that labels can produce (after Nikolov, Talwar, Zhang 2013); \
+    penalties by Stein's unbiased estimate of the loss.";
+
+/// How its free parameters are chosen.
+pub(crate) const CHOICES: &str = "Nothing but the noise scale is fixed before the release, and that follows from the budget. Penalties are chosen from \
+    the noisy sum and public features, which is post-processing; no private cell was used.";
+
+/// Whether the declaration is of the kind that this mechanism is for.
+pub(crate) fn fits(problem: &Problem) -> bool {
+    let is_hidden_label =
+        |view: halflit_table::PublicView<'_>| label_steps(problem).is_ok() && public_parts(&view).is_ok();
+    problem.encoded().public_view().is_ok_and(is_hidden_label)
+}
+
+/// A checked, calibrated plan. It owns no private cell and reads none.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    change: Change,
+    lattice: LabelLattice,
+    predicted_excess: f64,
+}
+
+impl Plan {
+    /// Calibrates the noise to the budget.
+    ///
+    /// # Errors
+    /// A loss that is not canonical, a relation under which features are hidden or the label is not, a budget that no noise can meet.
+    pub fn new(problem: &Problem, budget: Budget) -> Result<Self, MechanismError> {
+        let labels = label_steps(problem)?;
+        let view = problem.encoded().public_view()?;
+        let (rows, units) = public_parts(&view)?;
+        let unit = L2Sensitivity::new(1.0)?;
+        let multiplier = calibrate::continuous(
+            "noise standard deviation",
+            budget,
+            calibrate::Careful::Large,
+            (0.01, 1e9),
+            |std| {
+                let noise_std = NoiseStd::new(std)?;
+                Ok((std, Event::GaussianDiameter { sensitivity: unit, noise_std }))
+            },
+        )?;
+        let lattice = LabelLattice::plan(problem, rows, units, labels, multiplier.value)?;
+        let design = Design::new(problem, lattice.steps_per_weight)?;
+        let noise_std = lattice.noise_std();
+        let predicted_excess = match Rehearsal::new(&design)? {
+            Some(rehearsal) => rehearsal.after_noise(noise_std),
+            // The bound that holds for any spectrum: sigma R sqrt(d) / W, what noise along the minimizer can cost.
+            None => {
+                let size = design.size();
+                noise_std * (size as f64).sqrt() * prior_radius(design.loss, size, design.radius)
+                    / design.total_weight
+            }
+        };
+        Ok(Plan { change: problem.relation().change(), lattice, predicted_excess })
+    }
+
+    /// What the certificate says about the noise: enough to rebuild the event.
+    pub fn statement(&self, problem: &Problem) -> Statement {
+        Statement {
+            change: self.change,
+            lattice_bits: self.lattice.sums.bits().get(),
+            lattice_sensitivity: self.lattice.sensitivity,
+            sensitivity: self.lattice.sensitivity as f64 * self.lattice.unit,
+            noise_std: self.lattice.noise_std(),
+            coordinates: problem.dimension() as u64,
+            units: problem.private_units(),
+            total_weight: problem.total_weight(),
+            radius: problem.radius(),
+        }
+    }
+
+    /// The plan as shown in a table.
+    pub(crate) fn summary(&self, problem: &Problem) -> Summary {
+        Summary {
+            mechanism: NAME.to_owned(),
+            variant: "one release of the label sums".to_owned(),
+            predicted_excess: self.predicted_excess,
+            releases: 1,
+            passes: 1.0,
+            noise_per_release: self.lattice.noise_std() / problem.total_weight(),
+            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
+        }
+    }
+
+    /// Runs the mechanism: numbered as in `proof.md`.
+    pub(crate) fn run(
+        &self,
+        problem: &Problem,
+        token: &Unsealed,
+        source: &mut NoiseSource,
+        watch: &mut dyn Watch,
+    ) -> Result<Fitted, MechanismError> {
+        if watch.progress(0, 2).is_break() {
+            return Err(MechanismError::Interrupted);
+        }
+        // 1. The exact integer sum of the hidden part.
+        let encoded = problem.encoded();
+        let (rows, labels) = (encoded.private_rows().open(token), encoded.private_labels().open(token));
+        let outputs = problem.loss().outputs();
+        let mut release = self.lattice.hidden_sum(rows, labels, outputs);
+
+        // 2. Its noise: the only release.
+        self.lattice.sums.add_noise(&mut source.stream()?, &mut release);
+
+        // 3. Post-processing: the known part and the public rows, exactly.
+        let statistics = self.statistics(problem, &release)?;
+        if watch.progress(1, 2).is_break() {
+            return Err(MechanismError::Interrupted);
+        }
+        // 4. Post-processing: penalties, weights, standard errors.
+        let fitted = statistics.fitted(problem)?;
+        watch.progress(2, 2).is_break();
+        Ok(fitted)
+    }
+
+    /// S~ from the noisy integers: real units, the middle label of every private row, the public rows' labels.
+    fn statistics(&self, problem: &Problem, release: &[i64]) -> Result<LabelStatistics, MechanismError> {
+        let design = Design::new(problem, self.lattice.steps_per_weight)?;
+        let outputs = design.loss.outputs();
+        let labels = design.labels;
+        let mut sums: Vec<f64> = release.iter().map(|&sum| sum as f64 * self.lattice.unit).collect();
+        remove_common_part(&mut sums, outputs);
+        let (_, public_labels) = problem.public_data();
+        let private_rows = design.rows.len() - public_labels.len();
+        for (output, sums) in sums.chunks_exact_mut(design.rows.width().max(1)).enumerate() {
+            let known = design.weighted_sum(|row| match row.checked_sub(private_rows) {
+                None => labels.middle(),
+                Some(public) => labels.statistic(public_labels[public], output),
+            });
+            sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
+        }
+        Ok(LabelStatistics {
+            loss: design.loss,
+            sums,
+            noise_std: self.lattice.noise_std(),
+            total_weight: design.total_weight,
+            steps_per_weight: self.lattice.steps_per_weight,
+            features_sha256: design.digest(),
+        })
+    }
+}
+
+impl LabelStatistics {
+    /// The model with the declared penalty, or the penalty that Stein's estimate prefers, with standard errors where they are valid.
+    ///
+    /// # Errors
+    /// As [`LabelStatistics::fitter`].
+    pub fn fitted(&self, problem: &Problem) -> Result<Fitted, MechanismError> {
+        let fitter = self.fitter(problem)?;
+        let declared = match problem.regularization() {
+            Regularization::Auto => None,
+            Regularization::Fixed(lambda) => Some(lambda),
+        };
+        let fit = fitter.choose(declared)?;
+        Ok(self.finished(&fitter, fit))
+    }
+
+    /// A model with given penalties, with standard errors where they are valid.
+    ///
+    /// # Errors
+    /// As [`LabelStatistics::fitter`] and [`Fitter::fit`].
+    pub fn refit(&self, problem: &Problem, penalties: Penalties) -> Result<Fitted, MechanismError> {
+        let fitter = self.fitter(problem)?;
+        let fit = fitter.fit(penalties)?;
+        Ok(self.finished(&fitter, fit))
+    }
+
+    fn finished(&self, fitter: &Fitter<'_>, fit: Fit) -> Fitted {
+        let errors = errors::standard_errors(&fitter.design, &fit, self.noise_std);
+        let Penalties { smoothing, regularization } = fit.penalties;
+        let smoothed = smoothing.map_or("without smoothing".to_owned(), |mu| format!("smoothing {mu:.3e}"));
+        let note = format!("Fitted to the released sums with l2 penalty {regularization:.3e}, {smoothed}.");
+        Fitted {
+            standard_errors: Some(errors),
+            statistics: Some(self.clone()),
+            notes: vec![note],
+            ..Fitted::from(fit.weights)
+        }
+    }
+}

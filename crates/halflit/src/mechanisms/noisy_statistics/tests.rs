@@ -1,0 +1,439 @@
+use super::*;
+use crate::testing::{Numbers, Story, seeded};
+use halflit_convex::Rows;
+use halflit_privacy::{Delta, Epsilon, Profile};
+
+const CANONICAL: [&str; 4] = ["logistic", "softmax", "squared", "poisson"];
+
+fn budget(epsilon: f64) -> Budget {
+    Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(1e-6).unwrap() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests look at the integer sums themselves")]
+fn key() -> Unsealed {
+    Unsealed::charge_was_recorded()
+}
+
+fn hidden_label(rows: usize, loss: &'static str) -> Story {
+    Story { public: vec!["x", "u", "c"], ..Story::new(rows).loss(loss) }
+}
+
+/// Every combination that the mechanism supports.
+fn stories(rows: usize) -> Vec<Story> {
+    let mut stories = Vec::new();
+    for loss in CANONICAL {
+        for by_user in [false, true] {
+            for zero_out in [false, true] {
+                let public_rows = by_user;
+                stories.push(Story { by_user, zero_out, public_rows, ..hidden_label(rows, loss) });
+            }
+        }
+    }
+    stories
+}
+
+fn planned(story: &Story) -> (Problem, Plan) {
+    let problem = story.problem();
+    let plan = Plan::new(&problem, budget(story.epsilon)).unwrap();
+    (problem, plan)
+}
+
+/// Private rows, their labels, and the range of rows of every unit.
+fn private(problem: &Problem) -> (&Rows, Vec<f64>, Vec<std::ops::Range<usize>>) {
+    let key = key();
+    let rows = problem.encoded().private_rows().open(&key);
+    let labels = problem.encoded().private_labels().open(&key).clone();
+    let units = match problem.encoded().private_units().open(&key) {
+        halflit_table::Units::Rows(rows) => (0..*rows).map(|row| row..row + 1).collect(),
+        halflit_table::Units::Users { offsets } => offsets.windows(2).map(|user| user[0]..user[1]).collect(),
+    };
+    (rows, labels, units)
+}
+
+fn distance(a: &[i64], b: &[i64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a.abs_diff(*b) as f64).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The extreme labels of a loss, and one that is no label at all.
+fn extremes(story: &Story) -> Vec<f64> {
+    match story.loss {
+        "softmax" => vec![0.0, 1.0, 2.0],
+        "squared" => vec![-1.0, 1.0, f64::INFINITY],
+        "poisson" => vec![0.0, 6.0, 1e300],
+        _ => vec![0.0, 1.0],
+    }
+}
+
+#[test]
+fn neighbours_differ_by_at_most_the_priced_sensitivity_and_some_by_that_much() {
+    for story in stories(60) {
+        let (problem, plan) = planned(&story);
+        let (rows, labels, units) = private(&problem);
+        let outputs = problem.loss().outputs();
+        let sum = |labels: &[f64]| plan.lattice.hidden_sum(rows, labels, outputs);
+        let sensitivity = plan.lattice.sensitivity as f64;
+        let extremes = extremes(&story);
+        let mut numbers = Numbers(5);
+        let mut pick = || extremes[(numbers.next() * extremes.len() as f64) as usize];
+        let mut farthest = 0.0f64;
+        for unit in &units {
+            let mut one = labels.clone();
+            let mut other = labels.clone();
+            for attempt in 0..6 {
+                for row in unit.clone() {
+                    // First the same extreme labels in all rows of the unit, then any.
+                    (one[row], other[row]) =
+                        if attempt == 0 { (extremes[0], extremes[1]) } else { (pick(), pick()) };
+                    if story.zero_out {
+                        // A null unit: its hidden contribution is zero, as a missing label's is.
+                        other[row] = f64::NAN;
+                    }
+                }
+                farthest = farthest.max(distance(&sum(&one), &sum(&other)));
+            }
+        }
+        assert!(farthest <= sensitivity, "{} {farthest} {sensitivity}", story.loss);
+        // Rows attain it; users do up to the directions of their rows.
+        let attained = if story.by_user { 0.5 } else { 1.0 - 1e-4 };
+        assert!(farthest >= attained * sensitivity, "{} {farthest} {sensitivity}", story.loss);
+    }
+}
+
+#[test]
+fn the_price_is_within_the_budget_and_close_to_it() {
+    for story in stories(50) {
+        let (problem, plan) = planned(&story);
+        let statement = plan.statement(&problem);
+        statement.check().unwrap();
+        let profile = Profile::of(&statement.event().unwrap()).unwrap();
+        let epsilon = profile.epsilon(Delta::new(1e-6).unwrap());
+        assert!(epsilon.upper <= 1.0 && epsilon.lower > 0.999, "{} {epsilon:?}", story.loss);
+    }
+}
+
+/// Golden values: row of largest norm, label diameter, and mu(1, 1e-6) = 0.236704 (checked with scipy) give the noise.
+#[test]
+fn the_noise_follows_from_the_longest_row() {
+    for (loss, replace, zero_out) in [
+        ("logistic", 1.0, 0.5),
+        ("softmax", 2f64.sqrt(), (2.0f64 / 3.0).sqrt()),
+        ("squared", 2.0, 1.0),
+        ("poisson", 6.0, 3.0),
+    ] {
+        for (is_zero_out, diameter) in [(false, replace), (true, zero_out)] {
+            let story = Story { zero_out: is_zero_out, ..hidden_label(100, loss) };
+            let (problem, plan) = planned(&story);
+            let (rows, _, _) = private(&problem);
+            let longest = (rows.max_squared_norm() as f64).sqrt() * crate::problem::FEATURE_UNIT;
+            let expected = longest * diameter / 0.236_704;
+            let found = plan.lattice.noise_std();
+            assert!((found / expected - 1.0).abs() < 1e-4, "{loss}: {found} {expected}");
+        }
+    }
+}
+
+#[test]
+fn without_noise_the_statistic_is_the_weighted_sum() {
+    for story in stories(80) {
+        let (problem, plan) = planned(&story);
+        let (rows, labels, units) = private(&problem);
+        let outputs = problem.loss().outputs();
+        let hidden = plan.lattice.hidden_sum(rows, &labels, outputs);
+        let statistics = plan.statistics(&problem, &hidden).unwrap();
+        let mut expected = vec![0.0; problem.dimension()];
+        let mut add = |row: &[i16], label: f64, weight: f64| {
+            for (output, expected) in expected.chunks_mut(row.len()).enumerate() {
+                let t = if outputs > 1 { f64::from(u8::from(label == output as f64)) } else { label };
+                for (expected, &q) in expected.iter_mut().zip(row) {
+                    *expected += weight * t * f64::from(q) / 16384.0;
+                }
+            }
+        };
+        for unit in units {
+            let weight = 1.0 / unit.len() as f64;
+            for row in unit {
+                add(&rows.dense_row(row).unwrap(), labels[row], weight);
+            }
+        }
+        let (public, public_labels) = problem.public_data();
+        for (row, &label) in public_labels.iter().enumerate() {
+            add(&public.dense_row(row).unwrap(), label, problem.public_row_weight());
+        }
+        for (found, expected) in statistics.sums.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-3, "{}: {found} {expected}", story.loss);
+        }
+    }
+}
+
+/// Hypothesis: the released noise has the planned standard deviation. Statistic: mean squared standardised deviation of S~ over n = 300 * 6 = 1800
+/// coordinates, chi-square with n degrees of freedom; alpha = 1e-6 two-sided (Wilson-Hilferty): [0.845, 1.173].
+#[test]
+fn the_released_noise_has_the_planned_scale() {
+    let (problem, plan) = planned(&hidden_label(200, "logistic"));
+    let (rows, labels, _) = private(&problem);
+    let exact = plan.statistics(&problem, &plan.lattice.hidden_sum(rows, &labels, 1)).unwrap();
+    let mean_square = |assumed_std: f64| {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for run in 0..300u32 {
+            let mut seed = [0; 32];
+            seed[..4].copy_from_slice(&run.to_le_bytes());
+            let mut release = plan.lattice.hidden_sum(rows, &labels, 1);
+            let mut source = NoiseSource::seeded_for_tests(seed);
+            plan.lattice.sums.add_noise(&mut source.stream().unwrap(), &mut release);
+            let noisy = plan.statistics(&problem, &release).unwrap();
+            for (noisy, exact) in noisy.sums.iter().zip(&exact.sums) {
+                sum += ((noisy - exact) / assumed_std).powi(2);
+                count += 1.0;
+            }
+        }
+        sum / count
+    };
+    let planned = plan.statement(&problem).noise_std;
+    let inside = 0.845..=1.173;
+    assert!(inside.contains(&mean_square(planned)), "{}", mean_square(planned));
+    // Power: noise calibrated for zero-out (half as large), or wrong by a tenth, is rejected.
+    for wrong in [0.5, 0.9, 1.1] {
+        assert!(!inside.contains(&mean_square(planned * wrong)), "{wrong}");
+    }
+}
+
+fn mean_loss(problem: &Problem, weights: &[f64]) -> f64 {
+    let (rows, labels, units) = private(problem);
+    let width = rows.width();
+    let mut total = 0.0;
+    for unit in &units {
+        for row in unit.clone() {
+            let x = rows.dense_row(row).unwrap();
+            let score = |w: &[f64]| w.iter().zip(&x).map(|(w, &q)| w * f64::from(q) / 16384.0).sum();
+            let scores: Vec<f64> = weights.chunks(width).map(score).collect();
+            total += problem.loss().value(&scores, labels[row]) / unit.len() as f64;
+        }
+    }
+    total / units.len() as f64
+}
+
+#[test]
+fn a_generous_budget_finds_the_minimizer() {
+    for loss in CANONICAL {
+        for by_user in [false, true] {
+            let story = Story { by_user, epsilon: 400.0, ..hidden_label(3000, loss) };
+            let (problem, plan) = planned(&story);
+            let found = plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights;
+            let (rows, labels, _) = private(&problem);
+            let best = crate::mechanisms::public_rows::fit(
+                problem.loss(),
+                rows,
+                &labels,
+                problem.row_norm_bound(),
+                1e-4,
+                None,
+            )
+            .unwrap();
+            let start = mean_loss(&problem, &vec![0.0; problem.dimension()]);
+            let (found, best) = (mean_loss(&problem, &found), mean_loss(&problem, &best));
+            assert!(
+                found - best < 0.01 * (start - best),
+                "{loss}: found {found}, best {best}, start {start}"
+            );
+        }
+    }
+}
+
+/// The derivative dw/dS~ against central differences, with and without smoothing, and on the declared ball.
+#[test]
+fn the_response_is_the_derivative_of_the_fit() {
+    for loss in CANONICAL {
+        for (smoothing, radius) in [(None, None), (Some(3e-3), None), (Some(3e-3), Some(0.4))] {
+            let (problem, plan) = planned(&Story { epsilon: 20.0, ..hidden_label(400, loss) });
+            let (rows, labels, _) = private(&problem);
+            let outputs = problem.loss().outputs();
+            let statistics =
+                plan.statistics(&problem, &plan.lattice.hidden_sum(rows, &labels, outputs)).unwrap();
+            let fit = |statistics: &LabelStatistics| {
+                let mut fitter = statistics.fitter(&problem).unwrap();
+                fitter.design.radius = radius;
+                fitter.fit(Penalties { smoothing, regularization: 2e-3 }).unwrap()
+            };
+            let size = problem.dimension();
+            let jacobian = fit(&statistics).sensitivity.unwrap().jacobian;
+            for index in [0, size / 2, size - 1] {
+                // A direction that noise can take: for softmax without the part that classes share.
+                let mut direction = vec![0.0; size];
+                direction[index] = 1.0;
+                remove_common_part(&mut direction, outputs);
+                let moved = |step: f64| {
+                    let mut statistics = statistics.clone();
+                    statistics.sums.iter_mut().zip(&direction).for_each(|(s, d)| *s += step * d);
+                    fit(&statistics).weights
+                };
+                let step = 2.0;
+                let (ahead, behind) = (moved(step), moved(-step));
+                let predicted = matrix::apply(&jacobian, &direction);
+                let scale = predicted.iter().fold(0.0f64, |most, p| most.max(p.abs()));
+                for ((ahead, behind), predicted) in ahead.iter().zip(&behind).zip(&predicted) {
+                    let found = (ahead - behind) / (2.0 * step);
+                    assert!(
+                        (found - predicted).abs() < 0.03 * scale,
+                        "{loss} {smoothing:?} {radius:?} {found} {predicted}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Hypothesis: the mean of estimate minus truth over n = 400 releases is zero. Statistic: mean / (sd / sqrt(n)); |z| > 4.9 has probability
+/// below 1e-6. Power: without Stein's term the estimate is rejected.
+#[test]
+fn steins_estimate_is_unbiased_and_the_naive_one_is_not() {
+    let (problem, plan) = planned(&Story { epsilon: 1.0, ..hidden_label(400, "logistic") });
+    let (rows, labels, _) = private(&problem);
+    let penalty = 0.4 * plan.lattice.noise_std() / problem.total_weight();
+    let (mut honest, mut naive) = (Vec::new(), Vec::new());
+    for run in 0..400u32 {
+        let mut seed = [1; 32];
+        seed[..4].copy_from_slice(&run.to_le_bytes());
+        let mut release = plan.lattice.hidden_sum(rows, &labels, 1);
+        let mut source = NoiseSource::seeded_for_tests(seed);
+        plan.lattice.sums.add_noise(&mut source.stream().unwrap(), &mut release);
+        let statistics = plan.statistics(&problem, &release).unwrap();
+        let fitter = statistics.fitter(&problem).unwrap();
+        let fit = fitter.fit(Penalties { smoothing: Some(penalty), regularization: penalty }).unwrap();
+        let truth = mean_loss(&problem, &fit.weights);
+        let divergence = matrix::trace(&fit.sensitivity.unwrap().jacobian, problem.dimension());
+        let correction = plan.lattice.noise_std().powi(2) * divergence / problem.total_weight();
+        honest.push(fit.estimated_loss.unwrap() - truth);
+        naive.push(fit.estimated_loss.unwrap() - correction - truth);
+    }
+    let z = |differences: &[f64]| {
+        let n = differences.len() as f64;
+        let mean = differences.iter().sum::<f64>() / n;
+        let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        mean / (variance / n).sqrt()
+    };
+    assert!(z(&honest).abs() < 4.9, "{}", z(&honest));
+    assert!(z(&naive) < -4.9, "{}", z(&naive));
+}
+
+#[test]
+fn soft_labels_lie_between_the_labels_and_add_up_to_the_smoothed_statistic() {
+    for loss in CANONICAL {
+        let (problem, plan) = planned(&Story { epsilon: 0.2, ..hidden_label(150, loss) });
+        let fitted = plan.run(&problem, &key(), &mut seeded(4), &mut ()).unwrap();
+        let statistics = fitted.statistics.unwrap();
+        let soft = statistics.fitter(&problem).unwrap().soft_labels(1e-3).unwrap();
+        let (low, high) = match loss {
+            "squared" => (-1.0, 1.0),
+            "poisson" => (0.0, 6.0),
+            _ => (0.0, 1.0),
+        };
+        for row in &soft {
+            assert!(row.iter().all(|m| (low..=high).contains(m)), "{loss}: {row:?}");
+            let total: f64 = row.iter().sum();
+            assert!(row.len() == 1 || (total - 1.0).abs() < 1e-9, "{loss}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn further_models_cost_nothing_and_another_table_is_refused() {
+    let story = hidden_label(300, "logistic");
+    let (problem, plan) = planned(&story);
+    let fitted = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap();
+    let statistics = fitted.statistics.unwrap();
+    let text = serde_json::to_string(&statistics).unwrap();
+    let read: LabelStatistics = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, statistics);
+    // The fit that the run made, again.
+    let again = read.fitted(&problem).unwrap();
+    assert_eq!(again.weights, fitted.weights);
+    // A path: weights grow as the penalty falls.
+    let path = read.fitter(&problem).unwrap().path(None, &[1.0, 0.1, 0.01]).unwrap();
+    let norms: Vec<f64> = path.iter().map(|fit| matrix::inner(&fit.weights, &fit.weights)).collect();
+    assert!(norms.windows(2).all(|pair| pair[0] < pair[1]), "{norms:?}");
+
+    let mut other = story.clone();
+    other.cells.x[7] += 0.5;
+    assert!(matches!(read.fitter(&other.problem()), Err(MechanismError::OtherTable)));
+    // The labels play no part in refitting.
+    let mut relabelled = story.clone();
+    relabelled.cells.y.reverse();
+    assert_eq!(read.fitted(&relabelled.problem()).unwrap().weights, fitted.weights);
+    for (from, to) in [
+        ("\"halflit_statistics\":1", "\"halflit_statistics\":2"),
+        ("\"noise_std\":", "\"noise_std\":-"),
+        ("\"logistic\"", "\"hinge\""),
+    ] {
+        assert!(serde_json::from_str::<LabelStatistics>(&text.replacen(from, to, 1)).is_err(), "{from}");
+    }
+    let refused = read.refit(&problem, Penalties { smoothing: None, regularization: f64::NAN });
+    assert!(matches!(refused, Err(MechanismError::NotPositive { name: "regularization", .. })));
+}
+
+#[test]
+fn other_relations_and_losses_are_refused() {
+    for public in [vec![], vec!["x", "u"], vec!["x", "u", "y"]] {
+        let problem = Story { public, ..Story::new(50) }.problem();
+        assert!(matches!(Plan::new(&problem, budget(1.0)), Err(MechanismError::NeedsHiddenLabelOnly)));
+        assert!(!fits(&problem));
+    }
+    let problem = hidden_label(50, "hinge").problem();
+    assert!(matches!(Plan::new(&problem, budget(1.0)), Err(MechanismError::NotCanonical { loss: "hinge" })));
+}
+
+#[test]
+fn a_tampered_statement_is_inconsistent() {
+    let (problem, plan) = planned(&hidden_label(60, "softmax"));
+    let honest = plan.statement(&problem);
+    honest.check().unwrap();
+    let changed: [fn(&mut Statement); 6] = [
+        |s| s.lattice_sensitivity = 0,
+        |s| s.lattice_sensitivity *= 2,
+        |s| s.lattice_bits = 45,
+        |s| s.noise_std *= 1.001,
+        |s| s.noise_std = f64::NAN,
+        |s| s.total_weight = 1.0,
+    ];
+    for change in changed {
+        let mut statement = honest.clone();
+        change(&mut statement);
+        assert!(statement.check().is_err(), "{statement:?}");
+    }
+}
+
+/// Labels drawn from a known logistic model, standard errors from the release. Hypothesis: an interval of 2.6 standard errors misses the truth
+/// with probability at most 0.05 (nominally 0.01, more by what the penalties pull). Statistic: misses among the n intervals of 100 releases with
+/// different labels; more than 0.05 n + 4.9 sqrt(0.0475 n) have probability below 1e-6. Power: errors half as large are rejected.
+#[test]
+fn standard_errors_cover_the_truth() {
+    const ROWS: usize = 800;
+    let (mut intervals, mut misses, mut misses_of_half) = (0.0, 0.0, 0.0);
+    for run in 0..100u64 {
+        let mut story = Story { epsilon: 1.5, ..hidden_label(ROWS, "logistic") };
+        let mut numbers = Numbers(100 + run);
+        for row in 0..ROWS {
+            let score = 1.2 * story.cells.x[row] / 3.0 - 0.8 * (2.0 * story.cells.u[row] - 1.0) + 0.3;
+            let is_positive = numbers.next() < 1.0 / (1.0 + (-score).exp());
+            story.cells.y[row] = if is_positive { "yes" } else { "no" }.to_owned();
+        }
+        let (problem, plan) = planned(&story);
+        let fitted = plan.run(&problem, &key(), &mut seeded(run as u8), &mut ()).unwrap();
+        let Some(crate::release::StandardErrors::Given(errors)) = fitted.standard_errors else { panic!() };
+        let names = problem.encoding().coordinate_names();
+        for ((name, weight), error) in names.iter().zip(&fitted.weights).zip(&errors[0]) {
+            let (expected, error) = match (name.as_str(), error) {
+                ("x", Some(error)) => (1.2, error),
+                ("u", Some(error)) => (-0.8, error),
+                _ => continue,
+            };
+            let distance = (weight - expected).abs() / error;
+            intervals += 1.0;
+            misses += f64::from(u8::from(distance > 2.6));
+            misses_of_half += f64::from(u8::from(distance > 1.3));
+        }
+    }
+    let critical = 0.05 * intervals + 4.9 * (0.0475f64 * intervals).sqrt();
+    assert!(intervals >= 150.0, "{intervals}");
+    assert!(misses <= critical, "{misses} of {intervals}, critical {critical}");
+    assert!(misses_of_half > critical, "{misses_of_half} of {intervals}, critical {critical}");
+}
