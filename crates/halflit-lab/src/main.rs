@@ -11,6 +11,7 @@ mod kernel_bench;
 mod noise_bench;
 mod peers;
 mod sample;
+mod solver_check;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ enum Experiment {
     NoiseBench(noise_bench::Args),
     AccountingBench(accounting_bench::Args),
     KernelBench(kernel_bench::Args),
+    SolverCheck(solver_check::Args),
     CsvBench(csv_bench::Args),
     Adult(adult::Args),
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Experiment::NoiseBench(args) => noise_bench::run(args),
         Experiment::AccountingBench(args) => accounting_bench::run(args),
         Experiment::KernelBench(args) => kernel_bench::run(args),
+        Experiment::SolverCheck(args) => solver_check::run(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
     };

@@ -1,5 +1,5 @@
 use super::{DomainError, Number, ROUNDOFF, check_coordinates, check_dimension, norm_up};
-use crate::double::DOUBLE_ROUNDOFF;
+use crate::double::{DOUBLE_ROUNDOFF, Double};
 
 /// The points within `radius` of `centre`.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,7 +9,8 @@ pub struct Ball {
 }
 
 pub(super) fn check_radius(radius: f64) -> Result<f64, DomainError> {
-    if radius > 0.0 && radius <= 1e12 { Ok(radius) } else { Err(DomainError::Radius { value: radius }) }
+    // smaller than 1e-100 and squares of distances would underflow
+    if (1e-100..=1e12).contains(&radius) { Ok(radius) } else { Err(DomainError::Radius { value: radius }) }
 }
 
 impl Ball {
@@ -18,6 +19,11 @@ impl Ball {
         check_dimension(centre.len(), centre.len())?;
         check_coordinates(&centre)?;
         Ok(Ball { centre, radius: check_radius(radius)? })
+    }
+
+    /// A ball of any size: what a solver puts around a minimizer that may lie farther than any domain reaches.
+    pub(crate) fn around(centre: Vec<f64>, radius: f64) -> Self {
+        Ball { centre, radius }
     }
 
     /// Its centre.
@@ -50,6 +56,14 @@ impl Ball {
             sum + difference * difference
         });
         squared.root()
+    }
+
+    /// How far beyond the sphere a point lies, rounded up; at least the rounding of this very computation.
+    pub(super) fn outside(&self, weights: &[f64]) -> f64 {
+        let fine: Vec<Double> = weights.iter().map(|&w| Double::from(w)).collect();
+        let beyond = (self.distance(&fine) - Double::from(self.radius)).to_f64().max(0.0);
+        let rounding = (self.centre.len() as f64 + 8.0) * DOUBLE_ROUNDOFF;
+        beyond * (1.0 + 4.0 * ROUNDOFF) + rounding * (self.max_norm() + beyond)
     }
 
     pub(super) fn contains(&self, weights: &[f64], slack: f64) -> bool {
@@ -108,15 +122,76 @@ impl TwoBalls {
         Ok(TwoBalls { first, second, distance, middle, depth: (depth - error).max(0.0) })
     }
 
-    pub(super) fn diameter(&self) -> f64 {
-        2.0 * self.first.radius.min(self.second.radius)
+    /// Whether one ball holds the other, up to 2^-100 of its size: then the common part is the smaller ball.
+    pub(super) fn nested(&self) -> Option<Ball> {
+        let [first, second] = [&self.first, &self.second];
+        let distance = self.fine_distance() * Double::from(1.0 + 4.0 * f64::EPSILON);
+        let holds =
+            |large: &Ball, small: &Ball| distance + Double::from(small.radius) <= Double::from(large.radius);
+        if holds(first, second) {
+            return Some(second.clone());
+        }
+        holds(second, first).then(|| first.clone())
     }
 
-    /// Half the distance between the two spheres' common points, squared: r1^2 - a^2.
-    fn half_width_squared(&self) -> f64 {
-        let (r1, r2, distance) = (self.first.radius, self.second.radius, self.distance);
-        let along = (distance * distance + r1 * r1 - r2 * r2) / (2.0 * distance);
-        r1 * r1 - along * along
+    /// Distance of the centres in pairs of doubles.
+    fn fine_distance(&self) -> Double {
+        let centre: Vec<Double> = self.second.centre.iter().map(|&c| Double::from(c)).collect();
+        self.first.distance(&centre)
+    }
+
+    pub(super) fn diameter(&self) -> f64 {
+        self.grown_diameter(0.0)
+    }
+
+    /// Bounds on the square of half the width of the circle in which the spheres meet, radii grown by `growth`, and whether
+    /// that circle lies between the centres: h^2 = r1^2 - a^2 with a = (D^2 + r1^2 - r2^2)/(2D).
+    fn half_width_squared(&self, growth: f64) -> (f64, f64, bool) {
+        let grown = |ball: &Ball| Double::sum(ball.radius, growth);
+        let (r1, r2, distance) = (grown(&self.first), grown(&self.second), self.fine_distance());
+        let along = (distance * distance + r1 * r1 - r2 * r2) / (Double::from(2.0) * distance);
+        let squared = (r1 * r1 - along * along).to_f64();
+        let scale = self.first.radius + self.second.radius + self.distance + growth;
+        let spread = scale * (1.0 + scale / self.distance.max(f64::MIN_POSITIVE));
+        // the distance alone takes d + 8 roundings; squares, quotient and difference a dozen more
+        let roundings = 4.0 * (self.first.centre.len() as f64 + 32.0);
+        let error = roundings * DOUBLE_ROUNDOFF * spread * spread + 4.0 * ROUNDOFF * squared.abs();
+        let between = along >= Double::ZERO && along <= distance;
+        (squared - error, squared + error, between)
+    }
+
+    /// Diameter of the common part when both radii grow by `growth`, rounded up.
+    ///
+    /// With the circle between the centres both caps are smaller than half a ball, so the ball over that circle holds them.
+    fn grown_diameter(&self, growth: f64) -> f64 {
+        let widest = 2.0 * (self.first.radius.min(self.second.radius) + growth);
+        match self.half_width_squared(growth) {
+            (_, most, true) => (2.0 * most.max(0.0).sqrt() * (1.0 + 8.0 * ROUNDOFF)).min(widest),
+            _ => widest,
+        }
+    }
+
+    /// How far from the common part a point may lie that is at most `outside` beyond either sphere.
+    ///
+    /// Moving the share t = outside/(outside + depth) of the way to the middle brings it inside; the way is no longer than
+    /// the diameter of the grown lens.
+    pub(super) fn spread(&self, outside: f64) -> f64 {
+        let share = if outside > 0.0 { outside / (outside + self.depth) } else { 0.0 };
+        share * self.grown_diameter(outside) * (1.0 + 16.0 * ROUNDOFF)
+    }
+
+    /// Distance of a point from the common part, rounded up.
+    pub(super) fn outside(&self, weights: &[f64]) -> f64 {
+        self.spread(self.first.outside(weights).max(self.second.outside(weights)))
+    }
+
+    /// Error of [`TwoBalls::project_inside`] for points of norm up to `reach`: the projection in pairs of doubles, rounding to
+    /// doubles, and the pull toward the middle.
+    pub(super) fn landing_error(&self, reach: f64) -> f64 {
+        let scale = self.first.max_norm() + self.second.max_norm() + reach;
+        let rounding = (self.first.centre.len() as f64 + 32.0) * 2.0 * ROUNDOFF * scale;
+        let fine = self.double_error(reach);
+        rounding + fine + self.spread(rounding + fine)
     }
 
     pub(super) fn slack(&self) -> f64 {
@@ -176,10 +251,18 @@ impl TwoBalls {
         }
     }
 
-    /// Projection in doubles, pulled toward the middle until it is inside both balls.
+    /// Projection pulled toward the middle until it is inside both balls; points inside both stay.
     pub(super) fn project_inside(&self, weights: &mut [f64]) {
-        self.project(weights, self.first.inner_radius(), self.second.inner_radius());
-        if self.first.contains(weights, 0.0) && self.second.contains(weights, 0.0) {
+        let inside =
+            |weights: &[f64]| self.first.contains(weights, 0.0) && self.second.contains(weights, 0.0);
+        if inside(weights) {
+            return;
+        }
+        // in pairs of doubles: where the spheres meet at a small angle, rounding is magnified
+        let mut fine: Vec<Double> = weights.iter().map(|&w| Double::from(w)).collect();
+        self.project(&mut fine, self.first.radius, self.second.radius);
+        weights.iter_mut().zip(&fine).for_each(|(w, fine)| *w = fine.to_f64());
+        if inside(weights) {
             return;
         }
         let outside = [&self.first, &self.second]
@@ -199,10 +282,11 @@ impl TwoBalls {
     pub(super) fn double_error(&self, reach: f64) -> f64 {
         let scale = self.first.max_norm() + self.second.max_norm() + reach;
         let base = (self.first.centre.len() as f64 + 16.0) * DOUBLE_ROUNDOFF * scale;
-        let height = self.half_width_squared().max(0.0).sqrt();
-        // a is off by base scale / D, h by scale/h times that, and never by more than the root of that
+        let height = self.half_width_squared(0.0).0.max(0.0).sqrt();
+        // a is off by base scale / D; h^2 by 2 scale times that, so h by that over h, and never by more than the root of it;
+        // a test whether a point is inside the other ball errs no farther along the sphere
         let position = base * (1.0 + scale / self.distance.max(f64::MIN_POSITIVE));
-        let magnified = position * (1.0 + scale / height.max(f64::MIN_POSITIVE));
-        magnified.min((position * scale).sqrt() + position).min(scale)
+        let magnified = position * (1.0 + 4.0 * scale / height.max(f64::MIN_POSITIVE));
+        magnified.min(2.0 * (position * scale).sqrt() + position).min(scale)
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Shape {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DomainError {
     /// A radius that is not a positive number.
-    #[error("the radius is {value}; it must be positive and at most 1e12")]
+    #[error("the radius is {value}; it must be between 1e-100 and 1e12")]
     Radius {
         /// The refused radius.
         value: f64,
@@ -107,7 +107,11 @@ impl Domain {
 
     /// The common part of two balls, which must meet.
     pub fn two_balls(first: Ball, second: Ball) -> Result<Self, DomainError> {
-        Ok(Domain(Shape::TwoBalls(TwoBalls::new(first, second)?)))
+        let both = TwoBalls::new(first, second)?;
+        Ok(Domain(match both.nested() {
+            Some(ball) => Shape::Ball(ball),
+            None => Shape::TwoBalls(both),
+        }))
     }
 
     /// Nonnegative weights that sum to 1.
@@ -202,6 +206,12 @@ impl Domain {
         match &self.0 {
             Shape::Ball(ball) => ball.project(weights, ball.inner_radius()),
             Shape::TwoBalls(balls) => balls.project_inside(weights),
+            Shape::Simplex { .. } => {
+                // a far point rounds coarsely the first time, a near one does not
+                simplex::project(weights);
+                simplex::project(weights);
+                simplex::balance(weights);
+            }
             _ => self.project_number(weights),
         }
     }
@@ -223,6 +233,36 @@ impl Domain {
             }
             Shape::Simplex { .. } => simplex::project(weights),
         }
+    }
+
+    /// How far a point may lie from the domain, rounded up: zero only where membership is exact.
+    ///
+    /// For points that [`Domain::contains`] accepts.
+    pub(crate) fn outside(&self, weights: &[f64]) -> f64 {
+        match &self.0 {
+            Shape::Whole { .. } | Shape::Box { .. } => 0.0,
+            Shape::Ball(ball) => ball.outside(weights),
+            Shape::TwoBalls(balls) => balls.outside(weights),
+            // w >= 0 with sum s: w / s is in the simplex, at distance ||w|| |1 - 1/s| <= |s - 1|
+            Shape::Simplex { dimension } => {
+                let excess = simplex::excess(weights).abs();
+                excess * (1.0 + 4.0 * ROUNDOFF) + 4.0 * *dimension as f64 * crate::double::DOUBLE_ROUNDOFF
+            }
+        }
+    }
+
+    /// Bound on the error of rounding a point of norm up to `reach` to doubles and projecting it with [`Domain::project`].
+    pub(crate) fn landing_error(&self, reach: f64) -> f64 {
+        let rounding = (self.dimension() as f64 + 32.0) * 2.0 * ROUNDOFF * reach;
+        match &self.0 {
+            Shape::TwoBalls(balls) => balls.landing_error(reach),
+            _ => rounding + 2.0 * self.slack(),
+        }
+    }
+
+    /// A ball of any size around a point.
+    pub(crate) fn around(centre: Vec<f64>, radius: f64) -> Self {
+        Domain(Shape::Ball(Ball::around(centre, radius)))
     }
 
     /// Bound on the error of [`Domain::project_number`] on pairs of doubles, for points of norm up to `reach`.

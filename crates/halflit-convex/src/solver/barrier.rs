@@ -31,6 +31,11 @@ impl Barrier {
             }
             Shape::Box { low, high } => {
                 for (j, &w) in weights.iter().enumerate() {
+                    if is_flat(domain, j) {
+                        // no room for a barrier: a stiff spring keeps steps from moving this coordinate
+                        barrier.diagonal[j] = f64::MAX.sqrt();
+                        continue;
+                    }
                     barrier.add_side(j, w - low[j], 1.0)?;
                     barrier.add_side(j, high[j] - w, -1.0)?;
                 }
@@ -87,8 +92,20 @@ pub(super) fn interior(domain: &Domain, wish: &[f64]) -> Option<Vec<f64>> {
         }
         Shape::Simplex { dimension } => vec![1.0 / *dimension as f64; *dimension],
     };
-    let point: Vec<f64> = middle.iter().zip(&nearest).map(|(m, n)| 0.5 * (m + n)).collect();
+    let half = |(j, (m, n)): (usize, (&f64, &f64))| if is_flat(domain, j) { *n } else { 0.5 * (m + n) };
+    let point: Vec<f64> = middle.iter().zip(&nearest).enumerate().map(half).collect();
     Barrier::at(domain, &point).map(|_| point)
+}
+
+/// Whether a coordinate has no number strictly between its bounds: a side of a box that is a point, or nearly.
+pub(super) fn is_flat(domain: &Domain, j: usize) -> bool {
+    match domain.shape() {
+        Shape::Box { low, high } => {
+            let middle = low[j] + 0.5 * (high[j] - low[j]);
+            !(low[j] < middle && middle < high[j])
+        }
+        _ => false,
+    }
 }
 
 /// Whether steps must keep the sum of the weights: the simplex lies in a plane.

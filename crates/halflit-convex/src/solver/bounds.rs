@@ -2,7 +2,7 @@
 
 use super::length_up;
 use super::passes::{Passes, roundings};
-use crate::domain::{Domain, ROUNDOFF};
+use crate::domain::{Domain, ROUNDOFF, Shape};
 use crate::double::DOUBLE_ROUNDOFF;
 use crate::loss::{Form, ScalarLoss, with_scalar};
 
@@ -30,16 +30,20 @@ pub(super) struct Bounds {
     pub(super) reach: f64,
     /// Diameter of the region.
     pub(super) diameter: f64,
-    /// Radius around the anchor of the region that stands for the whole space.
-    pub(super) radius: f64,
     /// ||grad F|| on the region.
     gradient: f64,
     /// Roundings in a score, and in a sum over rows.
     score_roundings: f64,
     sum_roundings: f64,
+    /// Roundings of a slope, in units of its size, at least of 1.
+    slope_roundings: f64,
     /// Sizes of everything that is added up in a gradient: 6 roundings of it cover the assembly.
     assembly: f64,
-    domain: Domain,
+    /// Norm of the free minimizer of the mean loss, before it is projected.
+    free_reach: f64,
+    is_mean: bool,
+    /// The domain; for the whole space the ball around the anchor that holds the minimizer.
+    pub(super) region: Domain,
 }
 
 /// How the finisher will run: smoothing, steps, and the number of passes after which its error is proved.
@@ -75,6 +79,9 @@ impl Bounds {
             None => rows as f64,
         };
         let average_weight = (weights / passes.total_weight).next_up();
+        // the same sum rounded down: what convexity may rely on
+        let least_weight = (average_weight * (1.0 - 8.0 * gamma(rows as f64 + 2.0))).max(0.0);
+        let centre = anchor;
         let (anchor, linear) = (length_up(anchor), length_up(linear));
         let is_mean = passes.loss.is_mean();
         // ||w* - w_0|| <= ||grad F(w_0)|| / mu, and the slopes at w_0 belong to scores up to R ||w_0||
@@ -83,9 +90,10 @@ impl Bounds {
             false => passes.loss.derivative_bound(row_norm * reach * (1.0 + 1e-9)),
         };
         let strong_convexity =
-            if is_mean { regularization + average_weight * (1.0 - 1e-9) } else { regularization };
+            if is_mean { (regularization + least_weight).next_down() } else { regularization };
+        // not below 1e-12, so that nothing computed from it underflows
         let radius =
-            1.01 * (average_weight * slope_at(anchor) * row_norm + linear) / strong_convexity + 1e-300;
+            (1.01 * (average_weight * slope_at(anchor) * row_norm + linear) / strong_convexity).max(1e-12);
         let reach = domain.max_norm().unwrap_or(anchor + radius) * 1.01;
         let slope = slope_at(reach);
         let half_range = with_scalar!(passes.loss.form(), loss => match loss.kink(1.0) {
@@ -93,6 +101,11 @@ impl Bounds {
             None => 0.0,
         }, _form => 0.0);
         let assembly = average_weight * slope * row_norm + regularization * (reach + anchor) + linear;
+        let pull = average_weight * row_norm + regularization * anchor + linear;
+        let region = match domain.shape() {
+            Shape::Whole { .. } => Domain::around(centre.to_vec(), radius),
+            _ => domain.clone(),
+        };
         Bounds {
             strong_convexity,
             average_weight,
@@ -102,12 +115,15 @@ impl Bounds {
             curvature: passes.loss.curvature_bound(),
             reach,
             diameter: domain.diameter().unwrap_or(2.0 * radius),
-            radius,
             gradient: assembly * (1.0 + 1e-9),
             score_roundings: passes.rows.width() as f64 + 8.0,
             sum_roundings,
+            // softmax adds up one power per class
+            slope_roundings: 16.0 + passes.outputs() as f64,
             assembly,
-            domain: domain.clone(),
+            free_reach: 1.01 * pull / strong_convexity,
+            is_mean,
+            region,
         }
     }
 
@@ -117,14 +133,16 @@ impl Bounds {
     }
 
     fn smoothness_at(&self, curvature: f64) -> f64 {
+        if self.is_mean {
+            return (self.average_weight + self.strong_convexity) * (1.0 + 1e-12);
+        }
         (self.average_weight * curvature * self.row_norm * self.row_norm + self.strong_convexity)
             * (1.0 + 1e-12)
     }
 
     /// e_g: error of a computed gradient whose scores are off by `score_error` under curvature `curvature`.
     fn gradient_error_with(&self, curvature: f64, score_error: f64) -> f64 {
-        // evaluating a slope costs 16 roundings of its size, at least of 1
-        let slope_error = 16.0 * ROUNDOFF * (self.slope + 1.0) + curvature * score_error;
+        let slope_error = self.slope_roundings * ROUNDOFF * (self.slope + 1.0) + curvature * score_error;
         self.average_weight * self.row_norm * slope_error + self.sum_error() + 6.0 * ROUNDOFF * self.assembly
     }
 
@@ -159,19 +177,22 @@ impl Bounds {
 
     /// Error of a projection in pairs of doubles of a point of norm up to `size`, its own arithmetic included.
     pub(super) fn projection_error(&self, size: f64) -> f64 {
-        self.domain.double_error(size) + 16.0 * DOUBLE_ROUNDOFF * (size + self.reach)
+        self.region.double_error(size) + 16.0 * DOUBLE_ROUNDOFF * (size + self.reach)
     }
 
     /// Rounding a point to doubles and moving it inside the domain.
     pub(super) fn landing_error(&self) -> f64 {
-        (self.domain.dimension() as f64 + 32.0) * 2.0 * ROUNDOFF * self.reach + 2.0 * self.domain.slack()
+        self.region.landing_error(self.reach)
     }
 
     /// Error of the closed formula for the mean.
     pub(super) fn closed_form_error(&self) -> f64 {
-        let sum = self.average_weight * self.row_norm * gamma(self.sum_roundings);
-        let error = (sum + 8.0 * ROUNDOFF * self.assembly) / self.strong_convexity;
-        error + self.projection_error(2.0 * self.reach + error) + self.landing_error()
+        // (sum_i share_i x_i + lambda w_0 + S) / (sum_i share_i + lambda): both sums over the rows are rounded, and an error of
+        // the divisor moves the quotient in proportion to its size
+        let sums = gamma(self.sum_roundings) * self.average_weight * (self.row_norm + self.free_reach);
+        let error = (sums + 8.0 * ROUNDOFF * self.strong_convexity * self.free_reach) / self.strong_convexity;
+        let error = error * (1.0 + 1e-9);
+        error + self.projection_error(self.free_reach + error) + self.landing_error()
     }
 
     /// How the finisher reaches `tolerance` from a point within `start` of the minimizer; `None` below the floor.
@@ -205,12 +226,13 @@ impl Bounds {
         let error = gradient_error + beta * drift;
         let per_step =
             1.5 * error * error / mu + 4.0 * (self.gradient + mu * self.diameter + beta * drift) * drift;
-        if !(per_step / rate <= 0.25 * allowed) {
+        // half of what is allowed for smoothing, a fifth each for the steps' errors and for what is left of the start; the
+        // rest pays for the last point lying a drift outside the domain
+        if !(per_step / rate <= 0.2 * allowed) {
             return None;
         }
-        let start = start.min(self.diameter);
         let excess = (self.gradient + mu * start) * start;
-        let passes = ((excess / (0.25 * allowed)).ln() / rate).ceil().max(1.0);
+        let passes = ((excess / (0.2 * allowed)).ln() / rate).ceil().max(1.0);
         Some(Plan { smoothing, curvature, convexity, rate, passes: passes as u64, distance: tolerance })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Attempt, Evidence, Problem, fine, length_up};
 use crate::domain::ROUNDOFF;
-use crate::double::Double;
+use crate::double::{DOUBLE_ROUNDOFF, Double};
 
 /// The gradient-mapping certificate of `weights`, given the computed gradient of F there.
 ///
@@ -40,6 +40,8 @@ pub(super) fn gradient_mapping(
 /// Any slopes within their ranges prove something; near the optimum the slopes of the optimum prove most. With
 /// p = w_0 - (sum_i share_i a_i x_i - S) / lambda the gap is
 /// sum_i share_i (loss(z_i) + conjugate(a_i) - a_i z_i) + (lambda/2) (||w - p||^2 - ||P_K(p) - p||^2).
+/// A point that rounding left a distance o outside the domain may have an objective below the minimum: its nearest point inside has a
+/// gap larger by at most ||grad F|| o.
 pub(super) fn duality_gap(problem: &Problem<'_>, weights: &[f64], slopes: &[f64]) -> Attempt {
     let bounds = &problem.bounds;
     let (slope_sum, terms) = fine::dual_sums(problem, weights, slopes);
@@ -65,12 +67,16 @@ pub(super) fn duality_gap(problem: &Problem<'_>, weights: &[f64], slopes: &[f64]
     let rounding = bounds.projection_error(size);
     let delta =
         (bounds.sum_error() + 4.0 * ROUNDOFF * bounds.gradient_bound()) / problem.regularization + rounding;
+    // the inner product of pairs of doubles: a rounding per coordinate
+    let product = (weights.len() as f64 + 8.0) * DOUBLE_ROUNDOFF * apart * 2.0 * size;
     let quadratic = 0.5 * difference.to_f64().max(0.0) * (1.0 + 4.0 * ROUNDOFF)
         + delta * (apart + delta)
-        + rounding * size;
+        + rounding * (size + rounding)
+        + product;
     let terms = terms * (1.0 + bounds.relative_sum_error()) + bounds.gap_error();
-    let gap = terms + problem.regularization * quadratic;
-    let distance = (2.0 * gap / problem.regularization).sqrt() * (1.0 + 16.0 * ROUNDOFF);
+    let outside = problem.domain.outside(weights);
+    let gap = terms + problem.regularization * quadratic + bounds.gradient_bound() * outside;
+    let distance = (outside + (2.0 * gap / problem.regularization).sqrt()) * (1.0 + 16.0 * ROUNDOFF);
     let proved = length_up(weights) <= bounds.reach && problem.domain.contains(weights);
     Attempt {
         weights: weights.to_vec(),

@@ -2,7 +2,7 @@
 
 use super::bounds::Plan;
 use super::passes::Smoothing;
-use super::{Attempt, Evidence, Problem, Solution, certificate, fine};
+use super::{Attempt, Evidence, Problem, Solution, certificate, fine, length_up};
 use crate::domain::Domain;
 use crate::double::Double;
 
@@ -17,18 +17,17 @@ pub(super) fn finish(
     to_the_end: bool,
 ) -> Option<Solution> {
     let bounds = &problem.bounds;
-    // The whole space is replaced by a ball around the anchor that holds the minimizer.
-    let region = match problem.is_unconstrained() {
-        true => Domain::ball(problem.anchor.clone(), bounds.radius.clamp(1e-12, 1e12)).ok()?,
-        false => problem.domain.clone(),
+    let weights = match start.weights.iter().all(|w| w.is_finite()) {
+        true => start.weights,
+        false => problem.anchor.clone(),
     };
-    let mut weights = start.weights;
-    region.project(&mut weights);
-    // projecting moves no point away from the minimizer
-    let distance = start.distance.min(bounds.diameter);
-    let plan = bounds.plan(tolerance, distance)?;
-    let mut run =
-        Run { problem, plan, region, x: doubles(&weights), v: doubles(&weights), passes: start.passes };
+    let mut x = doubles(&weights);
+    bounds.region.project_number(&mut x);
+    // projecting moves no point away from the minimizer, but for its own rounding
+    let rounding = bounds.projection_error(length_up(&weights));
+    let plan = bounds.plan(tolerance, start.distance.min(bounds.diameter) + rounding)?;
+    let region = bounds.region.clone();
+    let mut run = Run { problem, plan, region, v: x.clone(), x, passes: start.passes };
     Some(run.go(tolerance, to_the_end))
 }
 

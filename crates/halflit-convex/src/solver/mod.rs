@@ -103,7 +103,7 @@ pub enum Evidence {
     DualityGap,
     /// The worst-case bound of the accelerated gradient method after its full number of passes.
     WorstCase,
-    /// A closed formula, evaluated with bounded rounding.
+    /// A closed formula, evaluated with bounded rounding, or a domain no wider than the tolerance.
     ClosedForm,
 }
 
@@ -222,12 +222,12 @@ impl<'a> Problem<'a> {
         average + self.simple_value(weights)
     }
 
-    /// Strong convexity of the objective: lambda, and for the mean loss the average weight besides. A public constant.
+    /// Strong convexity of the objective, rounded down: lambda, and for the mean loss the average weight besides. A public constant.
     pub fn strong_convexity(&self) -> f64 {
         self.bounds.strong_convexity
     }
 
-    /// Lipschitz constant of the gradient of F; `None` for losses with a kink. A public constant.
+    /// Lipschitz constant of the gradient of F, rounded up; `None` for losses with a kink. A public constant.
     pub fn smoothness(&self) -> Option<f64> {
         self.bounds.smoothness()
     }
@@ -250,8 +250,12 @@ impl<'a> Problem<'a> {
     }
 
     fn check_tolerance(&self, tolerance: f64) -> Result<(), SolverError> {
-        let smallest = self.smallest_tolerance();
-        if tolerance.is_finite() && tolerance >= smallest { Ok(()) } else { Err(self.too_small(tolerance)) }
+        // exactly what the finisher will ask for: its plan exists or not whatever the data
+        let reachable = match self.passes.loss.is_mean() {
+            true => tolerance >= self.bounds.closed_form_error(),
+            false => self.bounds.plan(tolerance, self.bounds.diameter).is_some(),
+        };
+        if tolerance.is_finite() && reachable { Ok(()) } else { Err(self.too_small(tolerance)) }
     }
 
     fn too_small(&self, tolerance: f64) -> SolverError {
@@ -301,11 +305,29 @@ pub fn minimize_from(
     if problem.passes.loss.is_mean() {
         return Ok(mean::solve(problem));
     }
+    if let Some(solution) = small_domain(problem, tolerance) {
+        return Ok(solution);
+    }
     let attempt = newton::attempt(problem, tolerance, start);
     if attempt.distance <= tolerance {
         return Ok(attempt.into_solution());
     }
     finisher::finish(problem, tolerance, attempt, false).ok_or_else(|| problem.too_small(tolerance))
+}
+
+/// In a domain no wider than the tolerance every point is near enough, the minimizer being in there too.
+fn small_domain(problem: &Problem<'_>, tolerance: f64) -> Option<Solution> {
+    let bounds = &problem.bounds;
+    let distance =
+        bounds.diameter + bounds.landing_error() + bounds.projection_error(length_up(&problem.anchor));
+    if problem.is_unconstrained() || !(distance <= tolerance) {
+        return None;
+    }
+    let mut weights = problem.anchor.clone();
+    problem.domain.project(&mut weights);
+    // a far anchor rounds coarsely, the point it lands on does not
+    problem.domain.project(&mut weights);
+    Some(Attempt { weights, distance, evidence: Evidence::ClosedForm, passes: 0 }.into_solution())
 }
 
 /// A point with a bound that may not be good enough yet; infinite when nothing is proved.
@@ -372,3 +394,6 @@ fn length_up(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod hostile;

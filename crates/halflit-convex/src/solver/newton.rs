@@ -2,7 +2,7 @@
 //!
 //! Nothing here is trusted: whatever it returns carries a certificate computed afterwards, or an infinite bound.
 
-use super::barrier::{Barrier, interior, keeps_sum};
+use super::barrier::{Barrier, interior, is_flat, keeps_sum};
 use super::bounds::has_kink;
 use super::hessian::Operator;
 use super::linear::{Cholesky, axpy, conjugate_gradients, dot};
@@ -61,9 +61,10 @@ impl Search<'_, '_> {
         self.best.as_ref().is_some_and(|best| best.distance <= self.tolerance)
     }
 
-    /// Keeps the attempt if it is the best so far; returns its distance.
-    fn offer(&mut self, attempt: Attempt) -> f64 {
-        let distance = attempt.distance;
+    /// Keeps the attempt if it is the best so far; returns its distance. NaN proves nothing.
+    fn offer(&mut self, mut attempt: Attempt) -> f64 {
+        let distance = if attempt.distance.is_nan() { f64::INFINITY } else { attempt.distance };
+        attempt.distance = distance;
         if self.best.as_ref().is_none_or(|best| distance < best.distance) {
             self.best = Some(attempt);
         }
@@ -188,6 +189,10 @@ impl Search<'_, '_> {
         let mut gradient = evaluation.gradient;
         problem.add_simple_gradient(&weights, &mut gradient);
         axpy(&mut gradient, barrier_weight, &barrier.gradient);
+        if barrier_weight > 0.0 {
+            // a coordinate without room stays where it is
+            (0..size).filter(|&j| is_flat(&problem.domain, j)).for_each(|j| gradient[j] = 0.0);
+        }
         if barrier_weight > 0.0 && keeps_sum(&problem.domain) {
             // the part across the plane is the plane's business, and would drown the rest in rounding
             let mean = gradient.iter().sum::<f64>() / size as f64;
@@ -267,6 +272,9 @@ impl Search<'_, '_> {
             axpy(&mut direction, -multiple, &ones);
         }
         direction.iter_mut().for_each(|d| *d = -*d);
+        if barrier_weight > 0.0 {
+            (0..size).filter(|&j| is_flat(&problem.domain, j)).for_each(|j| direction[j] = 0.0);
+        }
         direction.iter().all(|d| d.is_finite()).then_some(direction)
     }
 }
