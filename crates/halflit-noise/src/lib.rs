@@ -24,6 +24,7 @@ mod float;
 mod keystream;
 mod lattice;
 mod rational;
+mod rehearsal;
 mod rounded;
 mod source;
 mod sphere;
@@ -38,6 +39,7 @@ pub use lattice::{
     LatticeError, Norm, RealLattice, RealRequest, SumLattice, SumRequest, clip, coefficient_limit,
 };
 pub use rational::{Probability, Rational};
+pub use rehearsal::RehearsalSource;
 pub use rounded::{FractionBits, Law};
 pub use source::{NoiseSource, Stream};
 pub use subsample::PoissonSampler;

@@ -32,6 +32,7 @@ impl ProcessId {
 enum Origin {
     System(ProcessId),
     TestSeed,
+    Rehearsal,
 }
 
 /// A keystream and the right to use it: checked against the running process before every use.
@@ -108,14 +109,25 @@ impl NoiseSource {
         }
     }
 
+    /// Whether this is the inside of a [`RehearsalSource`](crate::RehearsalSource), which no release may use.
+    pub fn is_rehearsal(&self) -> bool {
+        self.owned.origin == Origin::Rehearsal
+    }
+
+    /// See [`RehearsalSource`](crate::RehearsalSource).
+    pub(crate) fn for_rehearsal(key: [u8; 32]) -> Self {
+        let keystream = Keystream::from_key(&Key::new(key));
+        NoiseSource { owned: Owned { keystream, origin: Origin::Rehearsal, retired_bytes: 0 } }
+    }
+
     /// A new stream, independent of every other one.
     pub fn stream(&mut self) -> Result<Stream, NoiseError> {
         Ok(Stream { owned: self.owned.child()? })
     }
 
-    /// Whether the key was fixed by a test; a certificate must then say so in capitals.
+    /// Whether the key was fixed by a test or a rehearsal; a certificate must then say so in capitals.
     pub fn is_seeded(&self) -> bool {
-        self.owned.origin == Origin::TestSeed
+        !matches!(self.owned.origin, Origin::System(_))
     }
 }
 
@@ -141,9 +153,9 @@ impl Stream {
         self.owned.refresh().map(|_| ())
     }
 
-    /// Whether the key was fixed by a test; a certificate must then say so in capitals.
+    /// Whether the key was fixed by a test or a rehearsal; a certificate must then say so in capitals.
     pub fn is_seeded(&self) -> bool {
-        self.owned.origin == Origin::TestSeed
+        !matches!(self.owned.origin, Origin::System(_))
     }
 
     /// Random bytes used by this stream so far: what a draw costs in keystream.

@@ -29,6 +29,7 @@ pub mod mechanisms;
 pub mod plan;
 pub mod plot;
 mod problem;
+pub mod rehearsal;
 pub mod release;
 mod run;
 #[cfg(test)]
@@ -42,7 +43,8 @@ pub use halflit_table as table;
 pub use ledger::{Charged, Ledger, LedgerError, Receipt};
 pub use mechanisms::{MechanismError, Watch};
 pub use plan::{Plan, PlanError, Plans, Priced, Request};
-pub use problem::{Problem, UnitWeighting};
+pub use problem::{Problem, PublicSide, UnitWeighting};
+pub use rehearsal::Rehearsal;
 pub use release::{Certificate, Model, Release};
 pub use run::RawOutput;
 

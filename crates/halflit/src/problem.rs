@@ -4,7 +4,7 @@ use halflit_convex::{FEATURE_BITS, Loss, Rows};
 use halflit_privacy::{Relation, Unit};
 use halflit_table::{
     Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, MOST_ROWS_PER_USER, OutOfDomain,
-    PublicFacts, Regularization,
+    PublicFacts, PublicView, Regularization,
 };
 
 /// A learning problem on a declared table.
@@ -32,6 +32,25 @@ impl Problem {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();
         Ok(Problem { encoded, declaration })
+    }
+
+    /// Everything about the problem that may be known without paying: what a rehearsal is made from.
+    ///
+    /// # Errors
+    /// None in practice: the public part of the rows is no larger than the rows.
+    pub fn public_side(&self) -> Result<PublicSide<'_>, halflit_convex::RowsError> {
+        Ok(PublicSide {
+            view: self.encoded.public_view()?,
+            encoding: self.encoded.encoding(),
+            facts: self.encoded.facts(),
+            public: self.public_data(),
+            declaration: &self.declaration,
+        })
+    }
+
+    /// A problem on a made-up table under the same declaration.
+    pub(crate) fn made_up(encoded: EncodedTable, declaration: Declaration) -> Problem {
+        Problem { encoded, declaration }
     }
 
     /// Which tables must be indistinguishable.
@@ -136,6 +155,16 @@ impl Problem {
     pub fn public_data(&self) -> (&Rows, &[f64]) {
         (self.encoded.public_rows(), self.encoded.public_labels())
     }
+}
+
+/// What everyone may know about a problem: the declaration, public rows, and the public cells of private rows. Nothing in here is sealed.
+#[derive(Debug)]
+pub struct PublicSide<'a> {
+    pub(crate) view: PublicView<'a>,
+    pub(crate) encoding: &'a Encoding,
+    pub(crate) facts: &'a PublicFacts,
+    pub(crate) public: (&'a Rows, &'a [f64]),
+    pub(crate) declaration: &'a Declaration,
 }
 
 /// How the rows of a unit share its weight of 1.

@@ -22,9 +22,15 @@ impl Charged<Plan> {
     /// [`MechanismError::Interrupted`] if the watch breaks; sizes and shapes otherwise. The charge stays in every case.
     pub fn run(self, source: &mut NoiseSource, watch: &mut dyn Watch) -> Result<RawOutput, MechanismError> {
         let Charged { plan, receipt, key } = self;
+        refuse_rehearsal(source)?;
         let fitted = plan.mechanism.run(&plan.problem, &key, source, watch)?;
         Ok(RawOutput { plan, receipt, fitted, is_seeded: source.is_seeded() })
     }
+}
+
+/// Numbers that follow from public data protect nobody.
+pub(crate) fn refuse_rehearsal(source: &NoiseSource) -> Result<(), MechanismError> {
+    if source.is_rehearsal() { Err(MechanismError::RehearsalNoise) } else { Ok(()) }
 }
 
 impl RawOutput {

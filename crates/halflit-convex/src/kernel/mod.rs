@@ -10,6 +10,9 @@
 //!   instruction set, nor the number of threads, nor the storage can change a bit of it;
 //! * the sums are integers, so their order does not matter; the bound `rows * bound < 2^62` excludes overflow.
 
+mod beliefs;
+mod beliefs_glm;
+mod beliefs_plain;
 mod block;
 mod clamp;
 mod lanes;
@@ -17,6 +20,9 @@ mod pass;
 mod units;
 mod weights;
 
+pub use beliefs::{BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, VectorQuery};
+pub use beliefs_glm::{BeliefRows, GradientQuery, SensitiveValues};
+pub use beliefs_plain::PlainQuery;
 pub use block::{BLOCK_ROWS, Batch, Block, PerRow, Rule};
 pub use clamp::{MAX_COEFFICIENT, clamp_coefficient, coefficient_limit};
 pub use lanes::Level;
@@ -110,5 +116,7 @@ pub enum KernelError {
     },
 }
 
+#[cfg(test)]
+mod beliefs_tests;
 #[cfg(test)]
 mod tests;

@@ -101,6 +101,41 @@ impl EncodedTable {
         })
     }
 
+    /// A table whose private part was made up, for rehearsals: it holds the given rows and labels and nothing else.
+    ///
+    /// # Errors
+    /// Rows of another width than the encoding's, or another number of labels than of rows.
+    pub fn made_up(
+        encoding: Encoding,
+        facts: PublicFacts,
+        public: (Rows, Vec<f64>),
+        private: (Rows, Vec<f64>),
+        units: Units,
+    ) -> Result<EncodedTable, RowsError> {
+        for (rows, labels) in [&public, &private] {
+            if rows.width() != encoding.width() {
+                return Err(RowsError::Width { row: 0, found: rows.width(), expected: encoding.width() });
+            }
+            if labels.len() != rows.len() {
+                return Err(RowsError::NoSuchRow { row: labels.len(), len: rows.len() });
+            }
+        }
+        let label_is_sensitive = match facts.relation.sensitive() {
+            SensitiveColumns::All => true,
+            SensitiveColumns::Named(names) => names.contains(encoding.label_name()),
+        };
+        Ok(EncodedTable {
+            public_rows: public.0,
+            public_labels: public.1,
+            private_rows: Sealed::new(private.0),
+            private_labels: Sealed::new(private.1),
+            private_units: Sealed::new(units),
+            facts,
+            label_is_sensitive,
+            encoding,
+        })
+    }
+
     /// How the rows were made.
     pub fn encoding(&self) -> &Encoding {
         &self.encoding

@@ -1,5 +1,6 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
+pub mod belief_updates;
 pub mod noisy_gradient;
 pub mod noisy_statistics;
 pub mod public_rows;
@@ -14,7 +15,7 @@ use halflit_convex::{DomainError, LabelDomain, Loss, RowsError};
 use halflit_noise::{LatticeError, NoiseError, NoiseSource};
 use halflit_privacy::calibrate::{Budget, CalibrationError};
 use halflit_privacy::{Change, Event, ParameterError};
-use halflit_table::Unsealed;
+use halflit_table::{EncodeError, TableError, Unsealed};
 use noisy_gradient::Centre;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -70,6 +71,54 @@ pub enum MechanismError {
         "the released statistics belong to another table, declaration or loss; fit them on the data they were released from"
     )]
     OtherTable,
+    /// Beliefs about a row's values need rows whose values are replaced.
+    #[error(
+        "belief updates protect the sensitive cells of one row under replace; the nearest supported declaration is unit = \"row\", \
+         change = \"replace\""
+    )]
+    BeliefRelation,
+    /// Beliefs need a finite set of values.
+    #[error(
+        "belief updates need listed values, and the sensitive column {column} is a number; list its values (values = [...]) or take \
+         another mechanism"
+    )]
+    SensitiveNumber {
+        /// The column.
+        column: String,
+    },
+    /// Too many or too few values together.
+    #[error(
+        "the sensitive columns ({}) take {values} values together; belief updates allow 2 to {most}; merge values or take another mechanism",
+        columns.join(", ")
+    )]
+    SensitiveDomain {
+        /// The sensitive columns.
+        columns: Vec<String>,
+        /// Number of joint values.
+        values: usize,
+        /// The most allowed.
+        most: usize,
+    },
+    /// The rows of private units are not public, so there is nothing to rehearse on.
+    #[error(
+        "how many rows each user has is not public here, so no table can be made up to rehearse on; fix the parameters instead"
+    )]
+    NothingToRehearse,
+    /// Online queries need the online variant.
+    #[error("online queries need a plan of {wanted}; ask for that mechanism when planning")]
+    NotOnline {
+        /// The mechanism that answers online.
+        wanted: &'static str,
+    },
+    /// A release asked for the numbers of a rehearsal.
+    #[error("these numbers follow from public data and protect nobody; take NoiseSource::from_os()")]
+    RehearsalNoise,
+    /// A made-up table could not be put together.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A made-up table could not be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// There is nothing public to learn from.
     #[error("the declaration has no public rows to train on; declare public_rows, or take another mechanism")]
     NoPublicRows,
@@ -173,6 +222,8 @@ pub enum Statement {
     PublicRows(public_rows::Statement),
     /// A report for every label.
     RandomizedResponse(randomized_response::Statement),
+    /// Beliefs about sensitive values, updated by noisy answers.
+    BeliefUpdates(belief_updates::Statement),
 }
 
 impl Statement {
@@ -183,6 +234,7 @@ impl Statement {
             Statement::NoisyStatistics(statement) => statement.event(),
             Statement::PublicRows(_) => Ok(Event::Composed(Vec::new())),
             Statement::RandomizedResponse(statement) => statement.event(),
+            Statement::BeliefUpdates(statement) => statement.event(),
         }
     }
 
@@ -193,6 +245,7 @@ impl Statement {
             Statement::NoisyStatistics(statement) => statement.check(),
             Statement::PublicRows(statement) => statement.check(),
             Statement::RandomizedResponse(statement) => statement.check(),
+            Statement::BeliefUpdates(statement) => statement.check(),
         }
     }
 
@@ -203,6 +256,7 @@ impl Statement {
             Statement::NoisyStatistics(statement) => Some(statement.change),
             Statement::PublicRows(_) => None,
             Statement::RandomizedResponse(_) => Some(Change::Replace),
+            Statement::BeliefUpdates(statement) => Some(statement.change),
         }
     }
 
@@ -213,6 +267,7 @@ impl Statement {
             Statement::NoisyStatistics(_) => noisy_statistics::CITATION,
             Statement::PublicRows(_) => public_rows::CITATION,
             Statement::RandomizedResponse(_) => randomized_response::CITATION,
+            Statement::BeliefUpdates(_) => belief_updates::CITATION,
         }
     }
 
@@ -222,6 +277,7 @@ impl Statement {
             Statement::NoisyGradient(_) | Statement::NoisyStatistics(_) => Numerics::ExactLattice,
             Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
             Statement::RandomizedResponse(_) => Numerics::ExactCoins,
+            Statement::BeliefUpdates(_) => Numerics::ExactLattice,
         }
     }
 }
@@ -237,6 +293,8 @@ pub enum MechanismPlan {
     PublicRows(public_rows::Plan),
     /// A report for every label.
     RandomizedResponse(randomized_response::Plan),
+    /// Beliefs about sensitive values, updated by noisy answers.
+    BeliefUpdates(belief_updates::Plan),
 }
 
 impl MechanismPlan {
@@ -270,6 +328,7 @@ impl MechanismPlan {
         if problem.facts().public_rows > 0 {
             candidates.push(public_rows::Plan::new(problem).map(MechanismPlan::PublicRows));
         }
+        candidates.extend(belief_updates::candidates(problem, request, budget));
         candidates
     }
 
@@ -279,6 +338,7 @@ impl MechanismPlan {
             MechanismPlan::NoisyStatistics(plan) => plan.summary(problem),
             MechanismPlan::PublicRows(plan) => plan.summary(problem),
             MechanismPlan::RandomizedResponse(plan) => plan.summary(problem),
+            MechanismPlan::BeliefUpdates(plan) => plan.summary(problem),
         }
     }
 
@@ -288,6 +348,7 @@ impl MechanismPlan {
             MechanismPlan::NoisyStatistics(plan) => Statement::NoisyStatistics(plan.statement(problem)),
             MechanismPlan::PublicRows(plan) => Statement::PublicRows(plan.statement(problem)),
             MechanismPlan::RandomizedResponse(plan) => Statement::RandomizedResponse(plan.statement(problem)),
+            MechanismPlan::BeliefUpdates(plan) => Statement::BeliefUpdates(plan.statement(problem)),
         }
     }
 
@@ -298,6 +359,7 @@ impl MechanismPlan {
             MechanismPlan::NoisyStatistics(_) => noisy_statistics::CHOICES,
             MechanismPlan::PublicRows(_) => public_rows::CHOICES,
             MechanismPlan::RandomizedResponse(_) => randomized_response::CHOICES,
+            MechanismPlan::BeliefUpdates(plan) => plan.choices(),
         }
     }
 
@@ -315,6 +377,7 @@ impl MechanismPlan {
             MechanismPlan::RandomizedResponse(plan) => {
                 plan.run(problem, token, source, watch).map(Fitted::from)
             }
+            MechanismPlan::BeliefUpdates(plan) => plan.run(problem, token, source, watch),
         }
     }
 }

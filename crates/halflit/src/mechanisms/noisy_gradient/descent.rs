@@ -7,7 +7,7 @@ use halflit_convex::{Domain, DomainError};
 const OUTERMOST_RADIUS: f64 = 1e6;
 
 /// The state of a descent. Everything in it comes from noisy releases and public values.
-pub(super) struct Descent {
+pub(in crate::mechanisms) struct Descent {
     schedule: Schedule,
     domain: Domain,
     weights: Vec<f64>,

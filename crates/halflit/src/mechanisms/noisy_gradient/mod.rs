@@ -33,10 +33,10 @@
 //! | weights that overflow | the descent starts again at zero |
 
 mod centre;
-mod descent;
+pub(super) mod descent;
 mod layout;
 mod passes;
-mod schedule;
+pub(super) mod schedule;
 mod statement;
 #[cfg(test)]
 mod tests;

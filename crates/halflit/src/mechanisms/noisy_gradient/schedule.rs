@@ -23,7 +23,7 @@ const KINK_CURVATURE: f64 = 2.0;
 
 /// The constants that a schedule is made from; all public.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Scales {
+pub(in crate::mechanisms) struct Scales {
     /// Number of weights.
     pub dimension: usize,
     /// Noise standard deviation, per coordinate of the mean gradient, if the whole budget went into one full-batch release.
@@ -47,7 +47,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// The number of steps that the constants ask for.
-    pub(super) fn recommended(scales: &Scales) -> Self {
+    pub(in crate::mechanisms) fn recommended(scales: &Scales) -> Self {
         let length = scales.smoothness * best_time(scales);
         let steps = length.min(4.0 * length.sqrt()).ceil();
         // A length that is not a number asks for the most steps, not for none.
@@ -56,7 +56,7 @@ impl Schedule {
     }
 
     /// The best use of a given number of steps.
-    pub(super) fn with_steps(scales: &Scales, steps: u64) -> Self {
+    pub(in crate::mechanisms) fn with_steps(scales: &Scales, steps: u64) -> Self {
         let count = steps as f64;
         // Momentum forgets within 1/(1 - momentum) = beta t / T steps: a quarter of the steps at most.
         let longest = count * count / (16.0 * scales.smoothness);
@@ -73,7 +73,7 @@ impl Schedule {
     }
 
     /// Predicted excess risk when every step's gradient has this noise standard deviation per coordinate.
-    pub(super) fn predicted_excess(&self, scales: &Scales, noise_per_step: f64) -> f64 {
+    pub(in crate::mechanisms) fn predicted_excess(&self, scales: &Scales, noise_per_step: f64) -> f64 {
         let time = self.time();
         let noise = scales.dimension as f64 * noise_per_step.powi(2) * (time / self.steps as f64) / 4.0;
         noise + scales.prior_radius.powi(2) / (4.0 * std::f64::consts::E * time)
@@ -86,7 +86,7 @@ fn best_time(scales: &Scales) -> f64 {
 }
 
 /// Curvature of the loss in its score, or of its rounded kink.
-pub(super) fn curvature(loss: Loss) -> f64 {
+pub(in crate::mechanisms) fn curvature(loss: Loss) -> f64 {
     loss.curvature_bound().unwrap_or(KINK_CURVATURE)
 }
 

@@ -1,0 +1,143 @@
+//! The online answerer for those who have paid: ask queries, or solve several problems that share one set of beliefs.
+
+use super::answerer::{Answer, Answerer};
+use super::domain::SensitiveDomain;
+use super::gradient::PublicParts;
+use super::optimizer::{Optimizer, Solution};
+use super::{Method, NAME};
+use crate::ledger::{Charged, Receipt};
+use crate::mechanisms::{MechanismError, MechanismPlan, Watch};
+use crate::plan::Plan;
+use halflit_convex::Loss;
+use halflit_convex::kernel::{Beliefs, PlainQuery, VectorQuery};
+use halflit_noise::NoiseSource;
+
+/// One problem to solve on the same rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// The loss, on the labels of the declared problem.
+    pub loss: Loss,
+    /// The l2 penalty.
+    pub regularization: f64,
+    /// The ball that the weights stay in.
+    pub radius: Option<f64>,
+    /// How gradients become weights.
+    pub optimizer: Optimizer,
+}
+
+/// A charged online answerer. Everything it returns is covered by the one charge, however many queries are asked.
+#[derive(Debug)]
+pub struct Online {
+    plan: Plan,
+    receipt: Receipt,
+    domain: SensitiveDomain,
+    answerer: Answerer,
+}
+
+impl Charged<Plan> {
+    /// Opens the sensitive values for online queries. Consumes the plan: one charge, one answerer.
+    ///
+    /// # Errors
+    /// The plan is not one of `belief_updates`; the noise is that of a rehearsal.
+    pub fn online(self, source: &mut NoiseSource) -> Result<Online, MechanismError> {
+        let Charged { plan, receipt, key } = self;
+        crate::run::refuse_rehearsal(source)?;
+        let MechanismPlan::BeliefUpdates(mechanism) = &plan.mechanism else {
+            return Err(MechanismError::NotOnline { wanted: NAME });
+        };
+        let Method::Online { settings, test } = mechanism.method else {
+            return Err(MechanismError::NotOnline { wanted: NAME });
+        };
+        let domain = mechanism.domain.clone();
+        let secret = domain.secret(&plan.problem, &key)?;
+        let beliefs = Beliefs::uniform(secret.0.len(), domain.len());
+        let answerer = Answerer::new(settings, test, mechanism.answer, beliefs, secret, source.stream()?)?;
+        Ok(Online { plan, receipt, domain, answerer })
+    }
+}
+
+impl Online {
+    /// Asks for the mean over the private rows of any query with vectors in the unit ball: `fill` is given the row and writes one vector
+    /// per joint value. Set [`Settings::vector_bound`](super::Settings::vector_bound) to 1 for such queries.
+    ///
+    /// # Errors
+    /// No randomness. FAIL is not an error but an [`Answer`].
+    pub fn ask<Q: VectorQuery>(&mut self, query: &Q) -> Result<Answer, MechanismError> {
+        let (rows, values) = (self.answerer.beliefs().rows(), self.domain.len());
+        self.answerer.ask(&PlainQuery::new(query, rows, values))
+    }
+
+    /// Asks for the mean gradient of a loss over the private rows.
+    ///
+    /// # Errors
+    /// Weights of the wrong number; no randomness.
+    pub fn gradient(&mut self, loss: Loss, weights: &[f64]) -> Result<Answer, MechanismError> {
+        let parts = PublicParts::of(&self.plan.problem)?;
+        self.answerer.ask(&parts.query(&self.domain, loss, weights)?)
+    }
+
+    /// Solves several problems with the same beliefs, one after the other: what one learns serves the next (Theorem 18). When the
+    /// answerer fails, the problems left return what they have reached.
+    ///
+    /// # Errors
+    /// [`MechanismError::Interrupted`] if the watch breaks; sizes and shapes.
+    pub fn solve_many(
+        &mut self,
+        tasks: &[Task],
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<Solution>, MechanismError> {
+        let parts = PublicParts::of(&self.plan.problem)?;
+        let width = self.plan.problem.encoding().width();
+        let (domain, answerer) = (&self.domain, &mut self.answerer);
+        tasks
+            .iter()
+            .map(|task| solve(answerer, &parts, domain, task, width * task.loss.outputs(), watch))
+            .collect()
+    }
+
+    /// How many updates have happened.
+    pub fn updates(&self) -> u64 {
+        self.answerer.updates()
+    }
+
+    /// Whether every further query fails.
+    pub fn has_failed(&self) -> bool {
+        self.answerer.has_failed()
+    }
+
+    /// The joint values of the sensitive columns.
+    pub fn domain(&self) -> &SensitiveDomain {
+        &self.domain
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What the ledger wrote down.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+}
+
+/// Solves one problem by gradient queries.
+pub(super) fn solve(
+    answerer: &mut Answerer,
+    parts: &PublicParts<'_>,
+    domain: &SensitiveDomain,
+    task: &Task,
+    dimension: usize,
+    watch: &mut dyn Watch,
+) -> Result<Solution, MechanismError> {
+    let steps = task.optimizer.steps();
+    task.optimizer.run(dimension, task.radius, |step, weights| {
+        if watch.progress(step, steps).is_break() {
+            return Err(MechanismError::Interrupted);
+        }
+        match answerer.ask(&parts.query(domain, task.loss, weights)?)? {
+            Answer::Mean(mean) => parts.objective(task.loss, task.regularization, weights, &mean).map(Some),
+            Answer::Fail => Ok(None),
+        }
+    })
+}

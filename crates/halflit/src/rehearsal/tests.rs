@@ -1,0 +1,125 @@
+use super::*;
+use crate::mechanisms::noisy_gradient;
+use crate::testing::Story;
+use halflit_privacy::calibrate::Budget;
+use halflit_privacy::{Delta, Epsilon};
+
+fn stories() -> Vec<Story> {
+    let mut stories = vec![
+        Story { public: vec!["x", "u", "c"], ..Story::new(400) },
+        Story { public: vec!["x", "u", "y"], ..Story::new(400) },
+        Story { public: vec!["x", "y"], ..Story::new(400) },
+        Story { public: vec!["x", "u", "c"], public_rows: true, ..Story::new(3_000) },
+        Story { public: vec!["x", "u", "c"], by_user: true, ..Story::new(400) },
+        Story::new(400),
+    ];
+    for loss in ["softmax", "squared", "poisson", "hinge"] {
+        stories.push(Story { public: vec!["x", "u", "c"], ..Story::new(400).loss(loss) });
+        stories.push(Story { public: vec!["x", "u"], ..Story::new(400).loss(loss) });
+    }
+    stories
+}
+
+/// The rehearsal is a function of the public side: neighbours, which agree on it, get the same one to the last bit.
+#[test]
+fn neighbours_get_the_same_rehearsal() {
+    for story in stories() {
+        let mut neighbour = story.clone();
+        if !story.public.contains(&"y") {
+            let other = story.cells.y.iter().find(|y| **y != story.cells.y[5]).unwrap().clone();
+            neighbour.cells.y[5] = other;
+        }
+        if !story.public.contains(&"c") {
+            neighbour.cells.c[5] = if story.cells.c[5] == "a" { "b" } else { "a" }.to_owned();
+        }
+        let rehearse = |story: &Story| {
+            let problem = story.problem();
+            let rehearsal = Rehearsal::new(&problem.public_side().unwrap(), &MadeUp::Model, 200).unwrap();
+            (rehearsal.rows.clone(), rehearsal.labels.clone())
+        };
+        assert!(rehearse(&story) == rehearse(&neighbour), "{} {:?}", story.loss, story.public);
+    }
+}
+
+#[test]
+fn public_cells_are_kept_and_sensitive_ones_are_in_their_domain() {
+    for story in stories() {
+        let problem = story.problem();
+        let side = problem.public_side().unwrap();
+        let rehearsal = Rehearsal::new(&side, &MadeUp::Model, usize::MAX).unwrap();
+        let is_sensitive = problem.encoding().sensitive_coordinates();
+        if let PublicFeatures::Some(rows) = &side.view.features {
+            for row in 0..rows.len() {
+                let (seen, made_up) = (rows.dense_row(row).unwrap(), rehearsal.rows.dense_row(row).unwrap());
+                for (at, (seen, made_up)) in seen.iter().zip(&made_up).enumerate() {
+                    assert!(is_sensitive[at] || seen == made_up);
+                }
+            }
+        }
+        if let Some(labels) = side.view.labels {
+            assert_eq!(labels, rehearsal.labels);
+        }
+        assert!(rehearsal.labels.iter().all(|&label| problem.loss().label_domain().contains(label)));
+        for column in problem.encoding().columns().iter().filter(|column| column.is_sensitive()) {
+            for row in 0..rehearsal.rows.len().min(50) {
+                let cells = &rehearsal.rows.dense_row(row).unwrap()[column.coordinates()];
+                assert!(cells.len() == 1 || cells.iter().filter(|&&cell| cell != 0).count() == 1);
+            }
+        }
+    }
+}
+
+/// A mechanism planned for the real problem runs on the made-up one, repeats, and learns the made-up signal.
+#[test]
+fn any_mechanism_can_be_rehearsed() {
+    for story in stories() {
+        let problem = story.problem();
+        let side = problem.public_side().unwrap();
+        let budget = Budget { epsilon: Epsilon::new(20.0).unwrap(), delta: Delta::new(1e-6).unwrap() };
+        let plan = noisy_gradient::Plan::new(&problem, &noisy_gradient::Params::default(), budget).unwrap();
+        let plan = MechanismPlan::NoisyGradient(plan);
+        let train = || {
+            let mut rehearsal = Rehearsal::new(&side, &MadeUp::Model, usize::MAX).unwrap();
+            let weights = rehearsal.train(&plan).unwrap();
+            (
+                rehearsal.loss(&weights, 0.0).unwrap(),
+                rehearsal.loss(&vec![0.0; weights.len()], 0.0).unwrap(),
+                weights,
+            )
+        };
+        let (trained, zero, weights) = train();
+        assert!(trained < zero, "{} {:?}: {trained} {zero}", story.loss, story.public);
+        assert_eq!(weights, train().2);
+    }
+}
+
+#[test]
+fn a_prior_is_followed() {
+    let story = Story { public: vec!["x", "u", "y"], ..Story::new(2_000) };
+    let problem = story.problem();
+    let side = problem.public_side().unwrap();
+    let share_of_first = |made_up: &MadeUp| {
+        let rehearsal = Rehearsal::new(&side, made_up, usize::MAX).unwrap();
+        let column = problem
+            .encoding()
+            .columns()
+            .iter()
+            .find(|column| column.name() == "c")
+            .unwrap()
+            .coordinates()
+            .start;
+        let first = (0..2_000).filter(|&row| rehearsal.rows.dense_row(row).unwrap()[column] != 0).count();
+        first as f64 / 2_000.0
+    };
+    // Uniform: 2,000 draws of probability 1/3, standard deviation 0.0105; 6 of them is alpha below 1e-8.
+    assert!((share_of_first(&MadeUp::Uniform) - 1.0 / 3.0).abs() < 0.064);
+    assert!(share_of_first(&MadeUp::Prior(vec![0.9, 0.05, 0.05])) > 0.75);
+    assert!(Rehearsal::new(&side, &MadeUp::Prior(vec![0.5, 0.5]), 100).is_err());
+}
+
+#[test]
+fn a_release_refuses_the_numbers_of_a_rehearsal() {
+    let mut source = RehearsalSource::from_public_digest([1; 32]);
+    assert!(matches!(crate::run::refuse_rehearsal(source.lend()), Err(MechanismError::RehearsalNoise)));
+    assert!(crate::run::refuse_rehearsal(&crate::testing::seeded(1)).is_ok());
+}
