@@ -26,8 +26,10 @@ pub struct BarChart {
     pub bars: Vec<Bar>,
 }
 
-const WIDTH: f64 = 640.0;
-const NAMES: f64 = 220.0;
+/// What the bars have to themselves.
+const PLOT: f64 = 360.0;
+/// An average character of a name.
+const CHARACTER: f64 = 7.5;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const ROW: f64 = 22.0;
@@ -37,27 +39,39 @@ const NAME_CHARACTERS: usize = 30;
 impl BarChart {
     /// A file of its own, with its style sheet.
     pub fn to_svg(&self) -> String {
-        self.draw(true)
+        self.draw(Scale::Linear, true)
     }
 
     /// For a page that styles the chart's classes.
     pub fn to_inline_svg(&self) -> String {
-        self.draw(false)
+        self.draw(Scale::Linear, false)
     }
 
-    fn draw(&self, standalone: bool) -> String {
+    /// The same on a logarithmic axis that starts at the power of ten below the shortest bar; bars that are not positive are left out.
+    pub fn to_inline_log_svg(&self) -> String {
+        self.draw(Scale::Log, false)
+    }
+
+    fn draw(&self, scale: Scale, standalone: bool) -> String {
         let ends = self.bars.iter().flat_map(|bar| {
             let error = bar.error.unwrap_or(0.0);
             [bar.value - error, bar.value + error]
         });
-        let axis = Axis::spanning(Scale::Linear, ends.chain([0.0]));
-        let plot_width = WIDTH - NAMES - RIGHT;
+        let start = match scale {
+            Scale::Linear => 0.0,
+            Scale::Log => power_below(ends.clone().filter(|end| *end > 0.0).fold(f64::INFINITY, f64::min)),
+        };
+        let axis = Axis::spanning(scale, ends.chain([start]));
+        // As much room as the longest name takes: a narrow chart stays readable on a phone.
+        let longest = self.bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
+        let names = (16.0 + CHARACTER * longest.min(NAME_CHARACTERS) as f64).max(60.0);
+        let width = names + PLOT + RIGHT;
         let plot_height = ROW * self.bars.len() as f64;
-        let across = |value: f64| axis.position(value).map(|position| NAMES + position * plot_width);
-        let zero = across(0.0).unwrap_or(NAMES);
+        let across = |value: f64| axis.position(value).map(|position| names + position * PLOT);
+        let zero = across(start).unwrap_or(names);
 
         let mut svg = String::new();
-        open(&mut svg, WIDTH, TOP + plot_height + 50.0, &self.title, standalone);
+        open(&mut svg, width, TOP + plot_height + 50.0, &self.title, standalone);
         text(&mut svg, 8.0, 22.0, "start", "hl-title", &self.title);
         for tick in axis.ticks() {
             let Some(x) = across(tick) else { continue };
@@ -66,7 +80,7 @@ impl BarChart {
         }
         for (index, bar) in self.bars.iter().enumerate() {
             let top = TOP + ROW * index as f64;
-            text(&mut svg, NAMES - 8.0, top + 15.0, "end", "hl-label", &shortened(&bar.name));
+            text(&mut svg, names - 8.0, top + 15.0, "end", "hl-label", &shortened(&bar.name));
             let Some(end) = across(bar.value) else { continue };
             let colour = if bar.value < 0.0 { 1 } else { 0 };
             let _ = write!(
@@ -86,17 +100,15 @@ impl BarChart {
             }
         }
         segment(&mut svg, (zero, TOP), (zero, TOP + plot_height), "hl-axis");
-        text(
-            &mut svg,
-            NAMES + plot_width / 2.0,
-            TOP + plot_height + 40.0,
-            "middle",
-            "hl-label",
-            &self.x_label,
-        );
+        text(&mut svg, names + PLOT / 2.0, TOP + plot_height + 40.0, "middle", "hl-label", &self.x_label);
         svg.push_str("</svg>");
         svg
     }
+}
+
+/// The largest power of ten that is clearly below.
+fn power_below(value: f64) -> f64 {
+    10f64.powf((0.9 * value).log10().floor())
 }
 
 fn shortened(name: &str) -> String {
@@ -110,6 +122,21 @@ fn shortened(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_logarithmic_axis_starts_below_the_shortest_bar() {
+        let bar = |name: &str, value: f64| Bar { name: name.into(), value, error: None };
+        let bars = vec![bar("one", 0.1), bar("many", 1000.0), bar("none", 0.0)];
+        let svg = BarChart { title: "Sizes".into(), x_label: "norm".into(), bars }.to_inline_log_svg();
+        let widths: Vec<f64> = svg
+            .split("<rect class=")
+            .skip(1)
+            .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(widths.len(), 2);
+        // 0.1 is one decade above 0.01, 1000 is five.
+        assert!((widths[1] / widths[0] - 5.0).abs() < 0.01, "{widths:?}");
+    }
 
     #[test]
     fn bars_start_at_zero_and_long_names_are_cut() {

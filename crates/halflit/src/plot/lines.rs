@@ -51,12 +51,14 @@ pub struct LineChart {
     pub series: Vec<Series>,
 }
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 400.0;
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
+/// Between the axis label and the legend.
+const LEGEND_GAP: f64 = 12.0;
 
 impl LineChart {
     /// A file of its own, with its style sheet.
@@ -74,7 +76,7 @@ impl LineChart {
         let x_axis = Axis::spanning(self.x_scale, points().map(|point| point.0));
         let y_axis = Axis::spanning(self.y_scale, points().map(|point| point.1));
         let legend_rows = if self.series.len() > 1 { self.series.len() } else { 0 };
-        let height = HEIGHT + 20.0 * legend_rows as f64;
+        let height = HEIGHT + 20.0 * legend_rows as f64 + if legend_rows > 0 { LEGEND_GAP } else { 0.0 };
         let (plot_width, plot_height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
         let across = |position: f64| LEFT + position * plot_width;
         let up = |position: f64| TOP + (1.0 - position) * plot_height;
@@ -119,17 +121,28 @@ impl LineChart {
                 .collect();
             let dash = if series.dashed { " hl-dash" } else { "" };
             let _ = write!(svg, "<path class=\"hl-line hl-s{colour}{dash}\" d=\"{}\"/>", path(&places));
+            // A point on its own has no line to be seen by.
+            let alone = series.points.len() == 1;
+            let radius = if alone { 5 } else { 3 };
             if series.marked {
                 for (x, y) in places.iter().flatten() {
                     let _ = write!(
                         svg,
-                        "<circle class=\"hl-mark hl-f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"
+                        "<circle class=\"hl-mark hl-f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>"
                     );
                 }
             }
             if legend_rows > 0 {
-                let y = HEIGHT + 20.0 * index as f64;
-                segment(&mut svg, (LEFT, y), (LEFT + 24.0, y), &format!("hl-line hl-s{colour}{dash}"));
+                let y = HEIGHT + LEGEND_GAP + 20.0 * index as f64;
+                if alone && series.marked {
+                    let x = LEFT + 12.0;
+                    let _ = write!(
+                        svg,
+                        "<circle class=\"hl-mark hl-f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>"
+                    );
+                } else {
+                    segment(&mut svg, (LEFT, y), (LEFT + 24.0, y), &format!("hl-line hl-s{colour}{dash}"));
+                }
                 text(&mut svg, LEFT + 32.0, y + 4.0, "start", "hl-label", &series.name);
             }
         }

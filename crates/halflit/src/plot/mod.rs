@@ -17,8 +17,8 @@ use std::fmt::Write;
 
 /// The style sheet of a chart that stands alone; a page that embeds inline charts brings its own rules for these classes.
 pub const STYLE: &str = "\
-.hl-chart{font:13px system-ui,sans-serif}\
-.hl-chart text{fill:#333}.hl-chart .hl-title{font-weight:600;font-size:15px}\
+.hl-chart{font:14px system-ui,sans-serif}\
+.hl-chart text{fill:#333}.hl-chart .hl-title{font-weight:600;font-size:16px}\
 .hl-chart .hl-grid{stroke:#ddd;stroke-width:1}.hl-chart .hl-axis{stroke:#888;stroke-width:1}\
 .hl-chart .hl-line{fill:none;stroke-width:2}.hl-chart .hl-mark{stroke:none}\
 .hl-chart .hl-s0{stroke:#1f5fbf}.hl-chart .hl-s1{stroke:#c2410c}.hl-chart .hl-s2{stroke:#15803d}\

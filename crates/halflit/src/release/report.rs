@@ -43,7 +43,7 @@ pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFac
                 }
                 (protected(certificate, facts))
                 (spent(certificate, left))
-                (noise(certificate, facts))
+                (noise(certificate, model))
                 (coefficients(model))
                 (made(certificate))
                 (next())
@@ -100,14 +100,14 @@ fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
         section {
             h2 { "What was spent" }
             p.figure { "ε = " (at_most(guarantee.epsilon, CLAIM_FIGURES)) ", δ = " (at_most(guarantee.delta, CLAIM_FIGURES)) }
-            p { "For every neighbouring pair of tables and every outcome, the chance of the outcome changes by a factor of at most e"
-                sup { "ε" } " = " (at_most(factor, CLAIM_FIGURES)) ", except with probability about δ. The accountant's interval for ε at this δ is ["
+            p { "For every pair of neighbouring tables and every set of outcomes, the probability under one table is at most e"
+                sup { "ε" } " = " (at_most(factor, CLAIM_FIGURES)) " times that under the other, plus δ. The accountant's interval for ε at this δ is ["
                 (at_least(guarantee.accountant.lower, CLAIM_FIGURES)) ", " (at_most(guarantee.accountant.upper, CLAIM_FIGURES)) "]." }
             @if let Some(mu) = certificate.gdp_mu {
                 p { "The release is " (at_most(mu, CLAIM_FIGURES)) "-Gaussian differentially private"
                     @if let Some(rho) = certificate.zcdp_rho { " and " (at_most(rho, CLAIM_FIGURES)) "-zCDP" } "." }
             }
-            (PreEscaped(chart.to_inline_svg()))
+            (drawn(chart.to_inline_svg()))
             @for account in left {
                 p { "Account " code { (account.account) } ": " (account.sentence()) }
             }
@@ -115,7 +115,7 @@ fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
     }
 }
 
-fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
+fn noise(certificate: &Certificate, model: &Model) -> Markup {
     let statement = match &certificate.mechanism {
         Statement::NoisyGradient(statement) => statement,
         Statement::NoisyStatistics(statement) => return noise_on_label_sums(statement),
@@ -124,18 +124,17 @@ fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
     let noise_std = statement.noise_std;
     let sensitivity = statement.clip_norm * statement.change.sensitivity_per_radius();
     let everyone = statement.clip_norm * statement.units as f64;
-    let total = noise_std * (facts.width as f64).sqrt();
+    let coordinates: usize = model.weights().iter().map(Vec::len).sum();
+    let total = noise_std * (coordinates as f64).sqrt();
     let bars = [
         ("one unit can move the sum by", sensitivity),
         ("noise, all coordinates", total),
         ("all units together", everyone),
     ];
     let chart = BarChart {
-        title: "Noise against signal, one step (powers of ten)".to_owned(),
-        x_label: "log10 of the l2 norm".to_owned(),
-        bars: bars
-            .map(|(name, value)| Bar { name: name.to_owned(), value: value.log10(), error: None })
-            .to_vec(),
+        title: "Noise against signal, one step".to_owned(),
+        x_label: "l2 norm, one tick per power of ten".to_owned(),
+        bars: bars.map(|(name, value)| Bar { name: name.to_owned(), value, error: None }).to_vec(),
     };
     html! {
         section {
@@ -144,7 +143,7 @@ fn noise(certificate: &Certificate, facts: &PublicFacts) -> Markup {
                 (about(sensitivity, 3)) " (its contribution is clamped to norm " (about(statement.clip_norm, 3))
                 "); the noise has standard deviation " (about(noise_std, 3)) " in every coordinate; all "
                 (whole(statement.units)) " units together could move the sum by " (about(everyone, 3)) "." }
-            (PreEscaped(chart.to_inline_svg()))
+            (drawn(chart.to_inline_log_svg()))
             @if everyone < total {
                 p.alarm { "The noise is larger than anything the data could say: expect a useless model. More data, fewer columns or a larger
                     budget are needed." }
@@ -221,7 +220,8 @@ fn coefficients(model: &Model) -> Markup {
                 Some(StandardErrors::Absent { reason }) => p { "There are no standard errors: " (reason) "." },
                 None => {}
             }
-            (PreEscaped(chart.to_inline_svg()))
+            (drawn(chart.to_inline_svg()))
+            p.on-paper { "All weights are in " code { "model.json" } "." }
             details {
                 summary { "All " (whole(rows.len() as u64)) " weights" }
                 table.numbers {
@@ -290,6 +290,11 @@ fn next() -> Markup {
             }
         }
     }
+}
+
+/// A chart that scrolls sideways where the page is narrower than it can be read.
+fn drawn(svg: String) -> Markup {
+    html! { div.chart { (PreEscaped(svg)) } }
 }
 
 const STYLE: &str = include_str!("report.css");
