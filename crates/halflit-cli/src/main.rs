@@ -48,7 +48,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { json, command } = Cli::parse();
+    let Cli { json, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
     let outcome = match command {
         Command::Demo(args) => commands::demo::run(args, json),
         Command::Init(args) => commands::init::run(args, json),
@@ -67,4 +70,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }
+}
+
+/// Prints help and versions as asked, and refuses wrong words: in JSON if --json is among them.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        return Failure::BadInput(error.to_string().trim().to_owned()).report(true);
+    }
+    // Nothing can be done about a closed pipe.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -1,6 +1,7 @@
 use crate::Failure;
 use crate::files::write_atomically;
 use halflit::Model;
+use halflit::figures::about;
 use halflit::release::Predictions;
 use halflit::table::{OutOfDomain, Table};
 use serde_json::json;
@@ -14,10 +15,10 @@ use std::time::Instant;
 /// protected here, and nothing is charged.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit predict patients-release/model.json new.csv > predictions.csv\n  halflit predict model.json test.csv --evaluate --out predictions.csv"
+    after_help = "Examples:\n  halflit predict patients-release new.csv > predictions.csv\n  halflit predict model.json test.csv --evaluate --out predictions.csv"
 )]
 pub struct Args {
-    /// The model.
+    /// The model, or the folder of a release.
     model: PathBuf,
     /// The table to predict: it needs the model's columns.
     data: PathBuf,
@@ -74,12 +75,14 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         println!("mean loss  {:.4}\nrows       {}", evaluation.mean_loss, evaluation.rows);
         eprintln!("(computed from the labels of {} without noise)", args.data.display());
     }
-    eprintln!("({:.1} million rows/s)", predictions.len() as f64 / seconds / 1e6);
+    eprintln!("({} rows/s)", about(predictions.len() as f64 / seconds, 2));
     Ok(())
 }
 
 /// Reads and checks a model file.
 pub fn read_model(path: &std::path::Path) -> Result<Model, Failure> {
+    let inside = path.join("model.json");
+    let path = if path.is_dir() { &inside } else { path };
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::BadInput(format!("the model {} cannot be read: {error}", path.display()))
     })?;

@@ -3,7 +3,7 @@ use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
 use crate::commands::options::PlanOptions;
 use crate::files::write_folder_atomically;
 use crate::progress::Progress;
-use halflit::figures::at_most;
+use halflit::figures::{about, at_most};
 use halflit::ledger::{Outcome, Standing};
 use halflit::noise::NoiseSource;
 use halflit::{Ledger, MechanismError, Plan, Plans, Release};
@@ -44,7 +44,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if !json {
         println!("{}\n", plan.relation().sentence());
         let summary = plan.summary();
-        println!("{}: {}, {} noisy releases.", summary.mechanism, summary.variant, summary.releases);
+        let plural = if summary.releases == 1 { "" } else { "s" };
+        println!("{}: {}, {} noisy release{plural}.", summary.mechanism, summary.variant, summary.releases);
+        if summary.is_hopeless {
+            eprintln!(
+                "warning: at this budget the model is predicted to be no better than the zero model; halflit plan shows what more would buy"
+            );
+        }
     }
     let trained = train(plan, &ledger_path, &out)?;
     trained.print(&ledger_path, &out, json);
@@ -132,7 +138,7 @@ impl Trained {
             println!("Further models at no cost: halflit refit DATA --release {}.", out.display());
         }
         // For the owner at the terminal; not part of the release.
-        eprintln!("({:.2} s, {:.1} million units/s)", self.seconds, self.unit_steps / self.seconds / 1e6);
+        eprintln!("({:.2} s, {} units/s)", self.seconds, about(self.unit_steps / self.seconds, 3));
     }
 }
 

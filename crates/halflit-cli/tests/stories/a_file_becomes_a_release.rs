@@ -29,10 +29,15 @@ fn from_a_csv_to_a_model_a_certificate_and_a_report() {
         verify.contains("The certificate holds") && verify.contains("is the certified model"),
         "{verify}"
     );
+    assert!(
+        desk.ok("verify patients-release").contains("is the certified model"),
+        "a folder is checked whole"
+    );
     let ledger = desk.ok("ledger show patients.csv");
     assert!(ledger.contains("noisy_gradient") && ledger.contains("released, model"), "{ledger}");
 
     let predictions = desk.ok("predict patients-release/model.json patients.csv");
+    assert_eq!(predictions, desk.ok("predict patients-release patients.csv"));
     assert_eq!(predictions.lines().count(), 3001);
     assert_eq!(predictions.lines().next(), Some("ill,probability of no,probability of yes"));
     let evaluation = desk.json("predict patients-release/model.json patients.csv --evaluate");

@@ -1,4 +1,33 @@
 use crate::Desk;
+use serde_json::Value;
+
+/// Every command, and every command below a command, as the help lists them.
+fn commands(desk: &Desk, above: &str) -> Vec<String> {
+    let help = desk.ok(&format!("{above} --help"));
+    let Some(list) = help.split("\nCommands:\n").nth(1) else { return vec![above.to_owned()] };
+    let names = list
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<&str> =
+        names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    assert!(!names.is_empty(), "{help}");
+    names.into_iter().flat_map(|name| commands(desk, format!("{above} {name}").trim())).collect()
+}
+
+#[test]
+fn every_command_takes_json_and_refuses_wrong_words_in_json() {
+    let desk = Desk::new(1);
+    let all = commands(&desk, "");
+    assert!(all.len() >= 20 && all.contains(&"account events".to_owned()), "{all:?}");
+    for command in all {
+        let help = desk.ok(&format!("{command} --help"));
+        assert!(help.contains("--json"), "{command}: {help}");
+        let message = desk.refused(&format!("{command} --no-such-option --json"));
+        let error: Value = serde_json::from_str(&message).unwrap_or_else(|_| panic!("{command}: {message}"));
+        assert!(error["error"].as_str().unwrap().contains("--no-such-option"), "{command}: {error}");
+    }
+}
 
 const COMMANDS: [&str; 10] =
     ["demo", "init", "check", "plan", "train", "predict", "verify", "ledger", "account", "calibrate"];
@@ -12,7 +41,18 @@ fn every_command_explains_itself() {
         let help = desk.ok(&format!("{command} --help"));
         assert!(help.len() > 300 && help.contains("Usage:"), "{command}: {help}");
     }
-    for command in ["init", "check", "plan", "train", "predict", "verify"] {
+    for command in [
+        "init",
+        "check",
+        "plan",
+        "train",
+        "predict",
+        "verify",
+        "account",
+        "calibrate",
+        "ledger show",
+        "ledger open",
+    ] {
         assert!(desk.ok(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(desk.ok("--version").starts_with("halflit "));
@@ -30,6 +70,9 @@ fn unknown_words_are_bad_input() {
 fn shells_get_their_completions() {
     let desk = Desk::new(1);
     for shell in ["bash", "zsh", "fish"] {
-        assert!(desk.ok(&format!("completions {shell}")).contains("calibrate"), "{shell}");
+        let script = desk.ok(&format!("completions {shell}"));
+        for word in ["calibrate", "poisson-gaussian", "zero-out", "sampling-rate"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
     }
 }
