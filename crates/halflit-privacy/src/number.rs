@@ -177,6 +177,11 @@ impl Interval {
         Interval { lower: self.lower.min(1.0), upper: self.upper.min(1.0) }
     }
 
+    /// Whether this is narrower than before by a tenth; a first finite interval always is.
+    pub(crate) fn improves(self, before: Interval) -> bool {
+        self.upper > 0.0 && !(self.upper - self.lower > 0.9 * (before.upper - before.lower))
+    }
+
     /// For probabilities that are positive but may be too small for a double.
     pub(crate) fn never_zero(self) -> Self {
         Interval { lower: self.lower, upper: self.upper.max(f64::MIN_POSITIVE) }

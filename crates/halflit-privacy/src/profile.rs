@@ -6,11 +6,12 @@
 use crate::closed_form::{
     CLOSED_FORM_ERROR, gaussian_delta, gaussian_epsilon, largest_epsilon, smallest_epsilon, zcdp_delta,
 };
-use crate::composition::{Composition, Parts, alternatives};
+use crate::composition::{Composition, Parts, add_up, alternatives};
 use crate::error::AccountingError;
 use crate::event::Event;
 use crate::number::{Delta, Epsilon, Interval};
 use crate::pld::{Composer, Direction, Pair};
+use crate::renyi::RenyiCurve;
 use libm::{expm1, log1p};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
@@ -204,7 +205,7 @@ impl View<'_> {
         if composition.rho == 0.0 && composition.selected.is_none() {
             return self.parts_delta(&composition.upper, composition.upper.mu(), eps);
         }
-        let upper = self.renyi_delta(eps);
+        let upper = self.renyi_delta(&self.renyi_total(), eps);
         let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
             Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps))
         });
@@ -217,7 +218,8 @@ impl View<'_> {
         if composition.rho == 0.0 && composition.selected.is_none() {
             return self.parts_epsilon(&composition.upper, composition.upper.mu(), delta);
         }
-        let upper = smallest_epsilon(1.0, |eps| self.renyi_delta(eps) <= delta);
+        let renyi = self.renyi_total();
+        let upper = smallest_epsilon(1.0, |eps| self.renyi_delta(&renyi, eps) <= delta);
         let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
             Interval::new(0.0, self.composer.epsilon_upper(pairs, direction, delta))
         });
@@ -250,13 +252,22 @@ impl View<'_> {
         self.composer.approximate_log_delta(&pairs, Direction::Forward, eps)
     }
 
-    /// The bound by Renyi terms alone; zero-concentrated events alone have a closed form.
-    fn renyi_delta(&self, eps: f64) -> f64 {
+    /// Everything in Renyi terms; `None` if zero-concentrated events alone have a closed form.
+    fn renyi_total(&self) -> Option<RenyiCurve> {
         let composition = self.composition;
-        if composition.selected.is_none() && composition.upper.pairs.is_empty() {
-            return zcdp_delta(composition.rho + 0.5 * composition.upper.mu_squared, eps);
+        let is_closed = composition.selected.is_none() && composition.upper.pairs.is_empty();
+        (!is_closed).then(|| composition.renyi_total())
+    }
+
+    /// The bound by Renyi terms alone.
+    fn renyi_delta(&self, total: &Option<RenyiCurve>, eps: f64) -> f64 {
+        match total {
+            Some(curve) => curve.delta_at(eps),
+            None => {
+                let rho = add_up(self.composition.rho, 0.5 * self.composition.upper.mu_squared);
+                zcdp_delta(rho, eps)
+            }
         }
-        composition.renyi_total().delta_at(eps)
     }
 
     fn parts_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
@@ -277,23 +288,38 @@ impl View<'_> {
     }
 
     fn parts_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
+        let known = std::cell::Cell::new(None);
         match parts.pairs.as_slice() {
             [] => gaussian_epsilon(mu, delta),
             [(pair, 1)] if mu == 0.0 => single_epsilon(pair, delta),
             _ => self.directions(&parts.with_gaussian(mu), |pairs, direction| {
+                // Total variation adds up: below delta there is nothing to solve.
+                let variation: f64 =
+                    pairs.iter().map(|(pair, count)| *count as f64 * pair.delta_bounds(0.0).upper).sum();
+                if variation * (1.0 + CLOSED_FORM_ERROR) <= delta {
+                    return NOTHING;
+                }
                 let revealed = revealed(pairs);
                 let bounded = bounded_loss(pairs, direction);
                 if delta < revealed.lower || (delta == 0.0 && bounded.is_none()) {
                     return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
                 }
-                match bounded {
+                // No epsilon beyond the largest loss; the forward answer is asked for first and may already be larger.
+                if let (Some(largest), Some(known)) = (bounded, known.get()) {
+                    if delta >= revealed.upper && largest * (1.0 + CLOSED_FORM_ERROR) <= known {
+                        return NOTHING;
+                    }
+                }
+                let answer = match bounded {
                     Some(largest) if delta == 0.0 => Interval::around(largest, CLOSED_FORM_ERROR),
                     Some(largest) if delta >= revealed.upper => {
                         let answer = self.composer.epsilon(pairs, direction, delta);
                         Interval::new(answer.lower, answer.upper.min(largest * (1.0 + CLOSED_FORM_ERROR)))
                     }
                     _ => self.composer.epsilon(pairs, direction, delta),
-                }
+                };
+                known.set(Some(answer.lower));
+                answer
             }),
         }
     }

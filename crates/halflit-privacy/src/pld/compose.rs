@@ -76,11 +76,24 @@ fn largest_exponent(law: &[(i64, f64)], spacing: f64, theta: f64) -> f64 {
     ends.into_iter().flatten().map(|entry| (theta * entry.0 as f64 * spacing).abs()).fold(0.0, f64::max)
 }
 
-/// Composes the factors; `len` is the length of the transform and of the window that begins at `start`.
-pub fn compose(factors: &[Factor], spacing: f64, theta: f64, start: i64, fft: &RealFft) -> Composed {
-    let len = fft.len();
+/// How the tilted laws are multiplied.
+#[derive(Clone, Copy)]
+pub enum Method<'a> {
+    /// By transforms: fast, with an absolute error of every entry.
+    Transform(&'a RealFft),
+    /// By sums of products on a cycle of this length: slow, with a relative error only.
+    Direct(usize),
+}
+
+/// Composes the factors on a window that begins at `start`.
+pub fn compose(factors: &[Factor], spacing: f64, theta: f64, start: i64, method: Method) -> Composed {
+    let len = match method {
+        Method::Transform(fft) => fft.len(),
+        Method::Direct(len) => len,
+    };
     let mut product: Vec<Complex> = Vec::new();
     let mut errors: Vec<f64> = Vec::new();
+    let mut direct: Option<Vec<f64>> = None;
     let (mut log_scale, mut log_sizes) = (0.0, 0.0);
     let mut weight_error = 0.0;
     for factor in factors {
@@ -98,12 +111,23 @@ pub fn compose(factors: &[Factor], spacing: f64, theta: f64, start: i64, fft: &R
             cycle[index.rem_euclid(len as i64) as usize] += tilted;
             sum += tilted;
         }
-        let spectrum = fft.forward(&cycle);
-        let powered = power_spectrum(&spectrum, factor.count, fft.error_factor() * sum);
-        if product.is_empty() {
-            (product, errors) = powered;
-        } else {
-            multiply(&mut product, &mut errors, &powered);
+        match method {
+            Method::Transform(fft) => {
+                let spectrum = fft.forward(&cycle);
+                let powered = power_spectrum(&spectrum, factor.count, fft.error_factor() * sum);
+                if product.is_empty() {
+                    (product, errors) = powered;
+                } else {
+                    multiply(&mut product, &mut errors, &powered);
+                }
+            }
+            Method::Direct(len) => {
+                let power = direct_power(cycle, factor.count);
+                direct = Some(direct.map_or_else(|| power.clone(), |total| convolved(&total, &power)));
+                // A power of m copies is within m (len + 2) u of exact, relatively: every entry is a sum of at most len
+                // positive products. One more product joins it to the others.
+                weight_error += 1.01 * (count + 1.0) * (len as f64 + 2.0) * UNIT_ROUNDOFF;
+            }
         }
     }
     // Folding adds up to law-length entries per slot, each sum within n u of exact; a slot's sum of positive terms keeps
@@ -111,14 +135,52 @@ pub fn compose(factors: &[Factor], spacing: f64, theta: f64, start: i64, fft: &R
     let folds: f64 =
         factors.iter().map(|factor| factor.count as f64 * (factor.law.len() / len + 2) as f64).sum();
     weight_error += folds * UNIT_ROUNDOFF;
-    let entry_error = inverse_error(&product, &errors, fft);
-    let cycle = fft.inverse(&product);
+    let (cycle, entry_error) = match method {
+        Method::Transform(fft) => (fft.inverse(&product), inverse_error(&product, &errors, fft)),
+        // What underflows is lost: fewer than len 2^64 products below the smallest normal number.
+        Method::Direct(_) => (direct.unwrap_or_else(|| vec![0.0; len]), 1e-280),
+    };
     // Entry j of the window is residue (start + j) mod len.
     let shift = start.rem_euclid(len as i64) as usize;
     let tilted = cycle[shift..].iter().chain(&cycle[..shift]).map(|&value| value.max(0.0)).collect();
     // log_scale is a sum of products, each within a few ulps of its size.
     weight_error += 8.0 * UNIT_ROUNDOFF * log_sizes;
     Composed { theta, spacing, start, tilted, log_scale, entry_error, weight_error }
+}
+
+/// The cyclic convolution of two laws by its definition.
+fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let len = a.len();
+    let mut result = vec![0.0; len];
+    for (shift, &factor) in a.iter().enumerate() {
+        if factor == 0.0 {
+            continue;
+        }
+        let (before, after) = result.split_at_mut(shift);
+        for (target, value) in after.iter_mut().zip(b) {
+            *target += factor * value;
+        }
+        for (target, value) in before.iter_mut().zip(&b[len - shift..]) {
+            *target += factor * value;
+        }
+    }
+    result
+}
+
+/// The cyclic convolution power by repeated squaring; `count` is at least one.
+fn direct_power(law: Vec<f64>, mut count: u64) -> Vec<f64> {
+    let mut square = law;
+    let mut power: Option<Vec<f64>> = None;
+    loop {
+        if count % 2 == 1 {
+            power = Some(power.map_or_else(|| square.clone(), |power| convolved(&power, &square)));
+        }
+        count /= 2;
+        match power {
+            Some(power) if count == 0 => return power,
+            _ => square = convolved(&square, &square),
+        }
+    }
 }
 
 /// Every bin to the power `count`, with a bound on its error; `bin_error` bounds the error of every bin.

@@ -5,8 +5,8 @@
 //! the best threshold gives a lower bound. Both probabilities are composed like the upper law, the first rounded down
 //! and the second rounded up. See `proof.md`, section 5.
 
-use super::compose::{Composed, Factor, compose, log_chernoff, tilted_mean_index};
-use super::fft::{RealFft, UNIT_ROUNDOFF};
+use super::compose::{Composed, Factor, Method, compose, log_chernoff, tilted_mean_index};
+use super::fft::UNIT_ROUNDOFF;
 use super::lattice::{Cell, Lattice, Law, merged};
 use super::plan::Plan;
 use libm::{exp, expm1, log, log1p};
@@ -22,7 +22,7 @@ pub struct LowerTail {
 
 impl LowerTail {
     /// Composes the statistic under both laws, in the window of the plan.
-    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, fft: &RealFft) -> Self {
+    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, method: Method) -> Self {
         let under_p = Side::new(lattices, |cell| cell.p, -1.0);
         let under_q = Side::new(lattices, |cell| cell.q, 1.0);
         // Losses lie above the index of their cell by less than a step; over all releases the window moves by the mean.
@@ -32,8 +32,8 @@ impl LowerTail {
             ((plan.epsilon / plan.spacing) as i64 - plan.start).clamp(0, plan.len as i64 - 1) as usize;
         let reach = plan.len / 16 + 64;
         let useful = centre.saturating_sub(reach)..(centre + reach).min(plan.len);
-        let p = under_p.at_least(plan, start, useful.clone(), fft);
-        let q = under_q.log_at_least(plan, start, useful, fft);
+        let p = under_p.at_least(plan, start, useful.clone(), method);
+        let q = under_q.log_at_least(plan, start, useful, method);
         let log_hidden: f64 =
             lattices.iter().map(|(lattice, count)| *count as f64 * log1p(-lattice.revealed)).sum();
         LowerTail { thresholds: p.into_iter().zip(q).collect(), revealed: -expm1(log_hidden) * (1.0 - 1e-12) }
@@ -86,9 +86,9 @@ impl Side {
     }
 
     /// Lower bounds on the probability that the statistic is at least each threshold of the window.
-    fn at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, fft: &RealFft) -> Vec<f64> {
+    fn at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, method: Method) -> Vec<f64> {
         let factors = self.factors();
-        let composed = compose(&factors, plan.spacing, plan.theta, start, fft);
+        let composed = compose(&factors, plan.spacing, plan.theta, start, method);
         let wrapped = Wrapped::new(&factors, plan, start);
         let sums = suffix_sums(&composed, -1.0);
         let bounds = useful.map(|j| {
@@ -103,10 +103,10 @@ impl Side {
     }
 
     /// Upper bounds on the logarithms of the same probabilities.
-    fn log_at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, fft: &RealFft) -> Vec<f64> {
+    fn log_at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, method: Method) -> Vec<f64> {
         let factors = self.factors();
         let theta = plan.theta + 1.0;
-        let composed = compose(&factors, plan.spacing, theta, start, fft);
+        let composed = compose(&factors, plan.spacing, theta, start, method);
         let top = (start + plan.len as i64) as f64 * plan.spacing;
         let log_beyond = log_chernoff(&factors, plan.spacing, plan.outer_tilts.top + 1.0, top);
         let sums = suffix_sums(&composed, 1.0);

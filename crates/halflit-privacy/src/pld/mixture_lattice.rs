@@ -111,18 +111,22 @@ impl Reach {
     }
 }
 
+/// The most cells on one side; wider cells are looser, never unsound.
+const MOST_CELLS: i64 = 1 << 17;
+
 fn boundaries(pair: &Mixture, spacing: f64, first: i64, last: i64, widths: &Widths) -> Vec<Boundary> {
     let mut indices = Vec::new();
     let mut index = 0;
+    let narrowest = |range: i64| range / MOST_CELLS + 1;
     while index > first {
-        index -= Widths::at(&widths.left, -index).min(index - first);
+        index -= Widths::at(&widths.left, -index).max(narrowest(-first)).min(index - first);
         indices.push(index);
     }
     indices.reverse();
     index = 0;
     indices.push(index);
     while index < last {
-        index += Widths::at(&widths.right, index).min(last - index);
+        index += Widths::at(&widths.right, index).max(narrowest(last)).min(last - index);
         indices.push(index);
     }
     let boundary = |&index: &i64| {

@@ -12,6 +12,8 @@ mod mixture_lattice;
 mod pair;
 mod plan;
 mod sketch;
+#[cfg(test)]
+mod tests;
 mod upper;
 
 pub use curve::BoundCurve;
@@ -20,8 +22,10 @@ pub use mixture_lattice::GAUSS_8;
 pub use pair::{Direction, Pair};
 
 use crate::number::Interval;
+use compose::Method;
 use fft::RealFft;
 use lattice::Lattice;
+use libm::log;
 use lower::LowerTail;
 use plan::{Composition, Plan, Target};
 use std::cell::RefCell;
@@ -31,6 +35,10 @@ use upper::UpperTail;
 
 /// How closely the grid follows the truth: the relative error of epsilon that the planned grid allows itself.
 const TOLERANCE: f64 = 1e-4;
+/// The share of delta that may be round-off of the transforms before they are replaced by sums of products.
+const MOST_ROUND_OFF: f64 = 0.002;
+/// How far, in log delta, an answer may be from what its plan expected.
+const MOST_MISFIT: f64 = 1.0;
 /// How often the grid step may be halved when the interval comes out wider than planned.
 const REFINEMENTS: u32 = 3;
 
@@ -44,7 +52,7 @@ pub struct Composer {
 struct Tails {
     plan: Plan,
     lattices: Vec<(Lattice, u64)>,
-    fft: Rc<RealFft>,
+    fft: Option<Rc<RealFft>>,
     upper: UpperTail,
 }
 
@@ -66,9 +74,38 @@ impl Composer {
         if lattices.iter().any(|(lattice, _)| lattice.upper.is_empty()) {
             return None;
         }
-        let fft = self.transform(plan.len);
-        let upper = UpperTail::new(&lattices, &plan, &fft);
+        let fft = (!plan.is_direct).then(|| self.transform(plan.len));
+        let upper = UpperTail::new(&lattices, &plan, method(&fft, &plan));
         Some(Tails { plan, lattices, fft, upper })
+    }
+
+    /// The tails for a question; without transforms if their round-off would matter at `eps`.
+    fn smooth_tails(
+        &self,
+        composition: &Composition,
+        target: Target,
+        eps: f64,
+        refinement: u32,
+    ) -> Option<Tails> {
+        let (pairs, direction) = (composition.pairs(), composition.direction());
+        let tails = self.tails(pairs, direction, composition.plan(target, refinement, false))?;
+        if composition.allows_direct() && tails.upper.round_off_share(eps) > MOST_ROUND_OFF {
+            return self.tails(pairs, direction, composition.plan(target, refinement, true));
+        }
+        Some(tails)
+    }
+
+    /// The tails for delta at an epsilon, planned again while the plan expected another delta.
+    fn tails_at(&self, composition: &Composition, eps: f64, refinement: u32) -> Option<Tails> {
+        let mut tails = self.smooth_tails(composition, Target::Epsilon(eps), eps, refinement)?;
+        for _ in 0..4 {
+            let delta = tails.upper.delta(eps);
+            if (log(delta.max(1e-300)) - tails.plan.log_delta).abs() <= MOST_MISFIT {
+                break;
+            }
+            tails = self.smooth_tails(composition, Target::Both(eps, delta), eps, refinement)?;
+        }
+        Some(tails)
     }
 
     /// The saddle-point approximation to log delta(eps): no bound, for starting values.
@@ -79,8 +116,7 @@ impl Composer {
     /// An upper bound on delta(eps) in one direction.
     pub fn delta_upper(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> f64 {
         let composition = Composition::new(pairs, direction, TOLERANCE);
-        let plan = composition.plan(Target::Epsilon(eps), 0);
-        self.tails(pairs, direction, plan).map_or(1.0, |tails| tails.upper.delta(eps).max(f64::MIN_POSITIVE))
+        self.tails_at(&composition, eps, 0).map_or(1.0, |tails| tails.upper.delta(eps).max(f64::MIN_POSITIVE))
     }
 
     /// delta(eps) in one direction; every pair must be exact.
@@ -88,15 +124,18 @@ impl Composer {
         let composition = Composition::new(pairs, direction, TOLERANCE);
         let mut answer = Interval { lower: 0.0, upper: 1.0 };
         for refinement in 0..=REFINEMENTS {
-            let plan = composition.plan(Target::Epsilon(eps), refinement);
-            let Some(tails) = self.tails(pairs, direction, plan) else {
+            let Some(tails) = self.tails_at(&composition, eps, refinement) else {
                 break;
             };
+            let before = answer;
             answer = Interval::new(
                 answer.lower.max(tails.lower().delta(eps)),
                 answer.upper.min(tails.upper.delta(eps).max(f64::MIN_POSITIVE)),
             );
-            if answer.upper - answer.lower <= 0.02 * answer.upper || tails.plan.len >= plan::LONGEST {
+            if answer.upper - answer.lower <= 0.02 * answer.upper
+                || tails.is_final()
+                || !answer.improves(before)
+            {
                 break;
             }
         }
@@ -107,8 +146,11 @@ impl Composer {
     /// there is none.
     fn solve(&self, composition: &Composition, delta: f64, refinement: u32) -> (f64, Option<Tails>) {
         let (pairs, direction) = (composition.pairs(), composition.direction());
-        let mut tails = self.tails(pairs, direction, composition.plan(Target::Delta(delta), refinement));
+        let mut tails =
+            self.tails(pairs, direction, composition.plan(Target::Delta(delta), refinement, false));
         let mut best = f64::INFINITY;
+        // Sums of products are slow: two rounds of them are enough.
+        let mut direct = 0;
         for _ in 0..6 {
             let Some(found) = &tails else {
                 break;
@@ -117,11 +159,19 @@ impl Composer {
             best = best.min(upper.unwrap_or(f64::INFINITY));
             // The sketch placed the window badly: place it where the answer says, or further up.
             let next = match upper {
-                Some(eps) if found.upper.misfit(eps) < 8.0 => break,
-                Some(eps) => eps,
+                Some(eps) => {
+                    let is_rough = !found.plan.is_direct
+                        && composition.allows_direct()
+                        && found.upper.round_off_share(eps) > MOST_ROUND_OFF;
+                    direct += u32::from(found.plan.is_direct);
+                    if found.upper.misfit(eps) < MOST_MISFIT && !is_rough || direct == 2 {
+                        break;
+                    }
+                    eps
+                }
                 None => 2.0 * found.upper.top() + 1.0,
             };
-            tails = self.tails(pairs, direction, composition.plan(Target::Epsilon(next), refinement));
+            tails = self.smooth_tails(composition, Target::Both(next, delta), next, refinement);
         }
         (best, tails)
     }
@@ -139,9 +189,10 @@ impl Composer {
             let (upper, Some(tails)) = self.solve(&composition, delta, refinement) else {
                 break;
             };
+            let before = answer;
             answer = Interval::new(answer.lower.max(tails.lower().epsilon(delta)), answer.upper.min(upper));
             let width = answer.upper - answer.lower;
-            if width <= 1e-3 * answer.upper || answer.upper == 0.0 || tails.plan.len >= plan::LONGEST {
+            if width <= 1e-3 * answer.upper || tails.is_final() || !answer.improves(before) {
                 break;
             }
         }
@@ -150,7 +201,16 @@ impl Composer {
 }
 
 impl Tails {
-    fn lower(&self) -> LowerTail {
-        LowerTail::new(&self.lattices, &self.plan, &self.fft)
+    /// Whether a finer grid is not to be had.
+    fn is_final(&self) -> bool {
+        self.plan.len >= if self.plan.is_direct { plan::LONGEST_DIRECT } else { plan::LONGEST }
     }
+
+    fn lower(&self) -> LowerTail {
+        LowerTail::new(&self.lattices, &self.plan, method(&self.fft, &self.plan))
+    }
+}
+
+fn method<'a>(fft: &'a Option<Rc<RealFft>>, plan: &Plan) -> Method<'a> {
+    fft.as_ref().map_or(Method::Direct(plan.len), |fft| Method::Transform(fft))
 }

@@ -11,8 +11,12 @@ use crate::special::{log_normal_cdf, mills_difference, mills_ratio};
 use libm::{exp, log, sqrt};
 
 /// The longest transform; beyond it the grid gets coarser and the interval wider.
-pub const LONGEST: usize = 1 << 22;
+pub const LONGEST: usize = 1 << 20;
+/// The longest window that is composed without a transform.
+pub const LONGEST_DIRECT: usize = 1 << 11;
 const SHORTEST: usize = 1 << 8;
+/// The widest cell of losses, far from where they matter.
+const WIDEST: f64 = 16.0;
 /// How small the mass outside the window is, relative to delta (natural log).
 const LOG_OUTSIDE: f64 = -16.0;
 
@@ -23,6 +27,8 @@ pub enum Target {
     Epsilon(f64),
     /// epsilon at this delta.
     Delta(f64),
+    /// Either, where the answer is already known roughly: (epsilon, delta).
+    Both(f64, f64),
 }
 
 /// Sketches of the composed parts in one direction.
@@ -51,6 +57,10 @@ pub struct Plan {
     pub tail_mass: f64,
     /// The epsilon around which the window was laid.
     pub epsilon: f64,
+    /// The log delta for which the window was laid.
+    pub log_delta: f64,
+    /// Whether to compose by sums of products instead of transforms: slow, and free of absolute round-off.
+    pub is_direct: bool,
     /// Cell widths for each part.
     pub widths: Vec<Widths>,
 }
@@ -90,6 +100,11 @@ impl<'a> Composition<'a> {
     /// In which direction.
     pub fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Whether sums of products stay accurate over this many copies.
+    pub fn allows_direct(&self) -> bool {
+        self.pairs.iter().all(|(_, count)| *count <= 1 << 20)
     }
 
     /// K and its derivatives at theta.
@@ -158,10 +173,13 @@ impl<'a> Composition<'a> {
         cumulant.value - theta * eps + log_hockey_stick(theta, cumulant)
     }
 
-    /// Tilt, window and grid for a question; `refinement` halves the grid step that many times.
-    pub fn plan(&self, target: Target, refinement: u32) -> Plan {
+    /// Tilt, window and grid for a question; `refinement` halves the grid step that many times. A direct plan is short.
+    pub fn plan(&self, target: Target, refinement: u32, is_direct: bool) -> Plan {
+        let longest = if is_direct { LONGEST_DIRECT } else { LONGEST };
         let saddle = match target {
-            Target::Epsilon(eps) => self.solve_tilt(0.0, 1.0, |_, cumulant| eps - cumulant.mean),
+            Target::Epsilon(eps) | Target::Both(eps, _) => {
+                self.solve_tilt(0.0, 1.0, |_, cumulant| eps - cumulant.mean)
+            }
             Target::Delta(delta) => {
                 let log_target = log(delta.max(1e-300));
                 self.solve_tilt(0.0, 1.0, |theta, cumulant| {
@@ -174,10 +192,13 @@ impl<'a> Composition<'a> {
         };
         let centre = self.cumulant(saddle);
         let epsilon = match target {
-            Target::Epsilon(eps) => eps,
+            Target::Epsilon(eps) | Target::Both(eps, _) => eps,
             Target::Delta(_) => centre.mean.max(0.0),
         };
-        let log_delta = centre.value - saddle * centre.mean + log_hockey_stick(saddle, centre);
+        let log_delta = match target {
+            Target::Both(_, delta) => log(delta.max(1e-300)),
+            _ => centre.value - saddle * centre.mean + log_hockey_stick(saddle, centre),
+        };
         let top_limit = log_delta + LOG_OUTSIDE;
         let top_tilt =
             self.solve_tilt(saddle, 1.0, |tilt, cumulant| cumulant.value - tilt * cumulant.mean - top_limit);
@@ -187,12 +208,14 @@ impl<'a> Composition<'a> {
         let spacing =
             self.spacing(saddle, epsilon, centre.variance, steps) / f64::from(1u32 << refinement.min(20));
         let width = (window.top - window.bottom).max(spacing);
-        let len = (width / (1.15 * spacing)).ceil().min(LONGEST as f64) as usize;
-        let len = len.next_power_of_two().clamp(SHORTEST, LONGEST);
+        let len = (width / (1.15 * spacing)).ceil().min(longest as f64) as usize;
+        let len = len.next_power_of_two().clamp(SHORTEST, longest);
         // Four steps are kept free for rounding at the ends.
         let spacing = self.align(round_up(width / (len - 4) as f64));
         let theta = window.theta;
         let wrap = self.wrap_tilt(theta, epsilon + len as f64 * spacing);
+        // The tilted mass that decides: delta = e^{K - theta eps} times it.
+        let log_share = (log_delta - (self.cumulant(theta).value - theta * epsilon)).min(0.0);
         Plan {
             theta,
             outer_tilts: OuterTilts { top: top_tilt, bottom: window.bottom_tilt, wrap },
@@ -201,7 +224,9 @@ impl<'a> Composition<'a> {
             start: (window.bottom / spacing).floor() as i64 - 1,
             tail_mass: (1e-9 * exp(log_delta.clamp(-600.0, 0.0)) / steps).max(1e-290),
             epsilon,
-            widths: self.widths(theta, spacing),
+            log_delta,
+            is_direct,
+            widths: self.widths(theta, spacing, log_share),
         }
     }
 
@@ -288,13 +313,16 @@ impl<'a> Composition<'a> {
         total
     }
 
-    /// Cells may be w steps wide where the tilted mass further out is below 0.01/w^2: that adds less than a tenth to
-    /// the variance that the narrow cells add.
-    fn widths(&self, theta: f64, spacing: f64) -> Vec<Widths> {
-        let widest = (0.2 / ((theta + 1.0) * spacing)).max(1.0);
+    /// Cells may be w steps wide where the tilted mass further out is below 0.01/w^2 of what decides, also when it is moved
+    /// to the inner end: that adds less than a tenth to the variance that the narrow cells add.
+    fn widths(&self, theta: f64, spacing: f64, log_share: f64) -> Vec<Widths> {
         let sizes: Vec<i64> =
-            (1..=14).map(|power| 1i64 << power).filter(|&size| size as f64 <= widest).collect();
-        let masses: Vec<f64> = sizes.iter().map(|&size| 0.01 / (size * size) as f64).collect();
+            (1..=40).map(|power| 1i64 << power).filter(|&size| size as f64 * spacing <= WIDEST).collect();
+        let log_mass = |&size: &i64| {
+            let width = size as f64 * spacing;
+            log_share + log(0.01) - 2.0 * log(size as f64) - ((theta.abs() + 1.0) * width - 0.2).max(0.0)
+        };
+        let masses: Vec<f64> = sizes.iter().map(log_mass).collect();
         let steps = |losses: Vec<f64>, sign: f64| -> Vec<(i64, i64)> {
             let from = |loss: f64| ((sign * loss).max(0.0) / spacing).ceil() as i64 + 1;
             losses.into_iter().map(from).zip(sizes.iter().copied()).collect()

@@ -99,33 +99,33 @@ impl Sketch {
         Cumulant { value: largest + log(mass), mean, variance: (square / mass - mean * mean).max(0.0) }
     }
 
-    /// The losses beyond which the tilted law has at most the given masses, on the right and on the left.
-    pub fn tilted_tails(&self, theta: f64, masses: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    /// For each of the given log masses, decreasing: the loss beyond which the tilted law has less, on the right and on
+    /// the left.
+    pub fn tilted_tails(&self, theta: f64, log_masses: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let log_total = self.cumulant(theta).value;
-        let weigh = |&(loss, weight): &(f64, f64)| (loss, weight * exp(theta * loss - log_total));
+        let weigh = |&(loss, weight): &(f64, f64)| (loss, log(weight) + theta * loss - log_total);
         let tilted: Vec<(f64, f64)> = self.points.iter().map(weigh).collect();
-        let right = tail_points(tilted.iter().rev(), masses);
-        (right, tail_points(tilted.iter(), masses))
+        (tail_points(tilted.iter().rev(), log_masses), tail_points(tilted.iter(), log_masses))
     }
 }
 
-/// Walking inward from one end: the loss at which the mass seen so far passes each of the given masses.
-fn tail_points<'a>(points: impl Iterator<Item = &'a (f64, f64)> + Clone, masses: &[f64]) -> Vec<f64> {
-    masses
-        .iter()
-        .map(|&limit| {
-            let mut seen = 0.0;
-            let mut place = 0.0;
-            for &(loss, weight) in points.clone() {
-                place = loss;
-                seen += weight;
-                if seen > limit {
-                    break;
-                }
-            }
-            place
-        })
-        .collect()
+/// Walking inward from one end: the loss at which the mass seen so far passes each of the given log masses.
+fn tail_points<'a>(points: impl Iterator<Item = &'a (f64, f64)>, log_masses: &[f64]) -> Vec<f64> {
+    let mut places = vec![0.0; log_masses.len()];
+    let mut open = log_masses.len();
+    let mut log_seen = f64::NEG_INFINITY;
+    for &(loss, log_weight) in points {
+        log_seen = crate::renyi::log_add(log_seen, log_weight);
+        // The smallest masses are passed first.
+        while open > 0 && log_seen > log_masses[open - 1] {
+            open -= 1;
+            places[open] = loss;
+        }
+        if open == 0 {
+            break;
+        }
+    }
+    places
 }
 
 fn nodes(mixture: &Mixture) -> (f64, i64, i64) {

@@ -1,7 +1,7 @@
 //! The upper ends: delta and epsilon of the composed dominating law.
 
-use super::compose::{Composed, Factor, compose, log_chernoff};
-use super::fft::{RealFft, UNIT_ROUNDOFF};
+use super::compose::{Composed, Factor, Method, compose, log_chernoff};
+use super::fft::UNIT_ROUNDOFF;
 use super::lattice::Lattice;
 use super::plan::Plan;
 use libm::{exp, expm1, log, log1p};
@@ -28,14 +28,16 @@ pub struct UpperTail {
     weight_error: f64,
     /// The epsilon for which the tilt is best.
     centre: f64,
+    /// Absolute error of every tilted mass, already added.
+    entry_error: f64,
 }
 
 impl UpperTail {
     /// Composes the dominating laws as planned. Every law must have finite losses.
-    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, fft: &RealFft) -> Self {
+    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, method: Method) -> Self {
         let factors: Vec<Factor> =
             lattices.iter().map(|(lattice, count)| Factor { law: &lattice.upper, count: *count }).collect();
-        let composed = compose(&factors, plan.spacing, plan.theta, plan.start, fft);
+        let composed = compose(&factors, plan.spacing, plan.theta, plan.start, method);
         // 1 - prod (1 - p)^count, rounded up.
         let log_finite: f64 =
             lattices.iter().map(|(lattice, count)| *count as f64 * log1p(-lattice.infinite)).sum();
@@ -62,6 +64,7 @@ impl UpperTail {
             sum_error: UNIT_ROUNDOFF * (4.0 * len as f64 + 16.0),
             weight_error,
             centre: plan.epsilon,
+            entry_error,
         }
     }
 
@@ -77,6 +80,17 @@ impl UpperTail {
     /// How far the tilt is from the best one for this epsilon, in units of log delta.
     pub fn misfit(&self, eps: f64) -> f64 {
         self.theta * (eps - self.centre).abs()
+    }
+
+    /// About how much of the bound on delta(eps) is round-off of the transform.
+    pub fn round_off_share(&self, eps: f64) -> f64 {
+        let index = (eps / self.spacing).floor() as i64 + 1;
+        let steps = (self.start + self.above.len() as i64 - index).max(0) as f64;
+        let sum =
+            |tilt: f64| -expm1(-tilt * self.spacing * steps) / -expm1(-tilt * self.spacing).min(-1e-300);
+        // The same sums over the error alone.
+        let error = self.entry_error * (sum(self.theta.max(1e-12)) - sum(self.theta + 1.0)).max(0.0);
+        self.factor(index) * error / self.delta(eps)
     }
 
     /// e^{log_scale - theta j h}, rounded up.

@@ -160,7 +160,7 @@ fn randomized_response_renyi(eps: f64, order: f64) -> f64 {
 }
 
 /// log(x) for a sum of exponentials: log(e^a + e^b).
-fn log_add(a: f64, b: f64) -> f64 {
+pub(crate) fn log_add(a: f64, b: f64) -> f64 {
     let (small, large) = if a < b { (a, b) } else { (b, a) };
     if small == f64::NEG_INFINITY { large } else { large + log1p(exp(small - large)) }
 }
