@@ -80,6 +80,15 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// Everything in Renyi terms, the Gaussians with the given mu.
+    pub(crate) fn renyi(&self, mu: f64) -> RenyiCurve {
+        let sum =
+            |total: RenyiCurve, (pair, count): &(Pair, u64)| total.plus(&RenyiCurve::of_pair(pair), *count);
+        self.pairs.iter().fold(RenyiCurve::gaussian(mu), sum)
+    }
+}
+
 impl Composition {
     /// Everything the two compositions hold, the second one `count` times.
     fn merge(&mut self, other: &Composition, count: u64) -> Result<(), AccountingError> {
@@ -128,14 +137,8 @@ impl Composition {
 
     /// Everything in Renyi terms.
     pub(crate) fn renyi_total(&self) -> RenyiCurve {
-        let mut total = self
-            .renyi_part()
-            .unwrap_or_else(RenyiCurve::zero)
-            .plus(&RenyiCurve::gaussian(self.upper.mu()), 1);
-        for (pair, count) in &self.upper.pairs {
-            total = total.plus(&RenyiCurve::of_pair(pair), *count);
-        }
-        total
+        let parts = self.upper.renyi(self.upper.mu());
+        self.renyi_part().map_or_else(|| parts.clone(), |rest| parts.plus(&rest, 1))
     }
 
     /// The pairs of the upper side, the Renyi part as a curve.

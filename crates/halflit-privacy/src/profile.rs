@@ -14,6 +14,7 @@ use crate::pld::{Composer, Direction, Pair};
 use crate::renyi::RenyiCurve;
 use libm::{expm1, log1p};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
@@ -207,7 +208,7 @@ impl View<'_> {
         }
         let upper = self.renyi_delta(&self.renyi_total(), eps);
         let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
-            Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps))
+            Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps).0)
         });
         let lower = self.parts_delta(&composition.lower, composition.lower.mu_below(), eps).lower;
         Interval::new(lower, upper.min(numeric.upper))
@@ -235,7 +236,11 @@ impl View<'_> {
         }
         let upper = |pairs: &[(Pair, u64)], direction: Direction| match bounded_loss(pairs, direction) {
             Some(largest) if eps >= largest => revealed(pairs),
-            _ => Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps)),
+            _ => {
+                let (delta, is_rough) = self.composer.delta_upper(pairs, direction, eps);
+                let renyi = || composition.upper.renyi(composition.upper.mu()).delta_at(eps);
+                Interval::new(0.0, if is_rough { delta.min(renyi()) } else { delta })
+            }
         };
         if forward_only {
             return upper(&pairs, Direction::Forward).upper;
@@ -270,7 +275,17 @@ impl View<'_> {
         }
     }
 
+    /// Where the numbers leave a wide gap (rates and noises far from anything in use), the Renyi bound may be better.
     fn parts_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
+        let answer = self.numeric_delta(parts, mu, eps);
+        if !is_wide(answer) {
+            return answer;
+        }
+        let upper = parts.renyi(mu).delta_at(eps);
+        Interval::new(answer.lower.min(upper), answer.upper.min(upper))
+    }
+
+    fn numeric_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
         match parts.pairs.as_slice() {
             [] => gaussian_delta(mu, eps),
             [(pair, 1)] if mu == 0.0 => pair.delta_bounds(eps),
@@ -288,7 +303,17 @@ impl View<'_> {
     }
 
     fn parts_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
-        let known = std::cell::Cell::new(None);
+        let known = Cell::new(None);
+        let answer = self.numeric_epsilon(parts, mu, delta, &known);
+        if !is_wide(answer) {
+            return answer;
+        }
+        let renyi = parts.renyi(mu);
+        let upper = smallest_epsilon(1.0, |eps| renyi.delta_at(eps) <= delta);
+        Interval::new(answer.lower.min(upper), answer.upper.min(upper))
+    }
+
+    fn numeric_epsilon(&self, parts: &Parts, mu: f64, delta: f64, known: &Cell<Option<f64>>) -> Interval {
         match parts.pairs.as_slice() {
             [] => gaussian_epsilon(mu, delta),
             [(pair, 1)] if mu == 0.0 => single_epsilon(pair, delta),
@@ -305,10 +330,11 @@ impl View<'_> {
                     return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
                 }
                 // No epsilon beyond the largest loss; the forward answer is asked for first and may already be larger.
-                if let (Some(largest), Some(known)) = (bounded, known.get()) {
-                    if delta >= revealed.upper && largest * (1.0 + CLOSED_FORM_ERROR) <= known {
-                        return NOTHING;
-                    }
+                if let (Some(largest), Some(known)) = (bounded, known.get())
+                    && delta >= revealed.upper
+                    && largest * (1.0 + CLOSED_FORM_ERROR) <= known
+                {
+                    return NOTHING;
                 }
                 let answer = match bounded {
                     Some(largest) if delta == 0.0 => Interval::around(largest, CLOSED_FORM_ERROR),
@@ -336,6 +362,11 @@ impl View<'_> {
         }
         forward.max(answer(pairs, Direction::Reversed))
     }
+}
+
+/// Whether an interval says so little that another bound is worth its time.
+fn is_wide(answer: Interval) -> bool {
+    answer.upper > 1.1 * answer.lower && answer.upper > 1e-12
 }
 
 /// One Gaussian or one single release.

@@ -113,10 +113,14 @@ impl Composer {
         Composition::new(pairs, direction, TOLERANCE).approximate_log_delta(eps)
     }
 
-    /// An upper bound on delta(eps) in one direction.
-    pub fn delta_upper(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> f64 {
+    /// An upper bound on delta(eps) in one direction, and whether round-off has a large part in it.
+    pub fn delta_upper(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> (f64, bool) {
         let composition = Composition::new(pairs, direction, TOLERANCE);
-        self.tails_at(&composition, eps, 0).map_or(1.0, |tails| tails.upper.delta(eps).max(f64::MIN_POSITIVE))
+        let Some(tails) = self.tails_at(&composition, eps, 0) else {
+            return (1.0, false);
+        };
+        let delta = tails.upper.delta(eps).max(f64::MIN_POSITIVE);
+        (delta, !(tails.upper.round_off_share(eps) < 0.05))
     }
 
     /// delta(eps) in one direction; every pair must be exact.
@@ -156,6 +160,7 @@ impl Composer {
                 break;
             };
             let upper = found.upper.epsilon(delta);
+            let before = best;
             best = best.min(upper.unwrap_or(f64::INFINITY));
             // The sketch placed the window badly: place it where the answer says, or further up.
             let next = match upper {
@@ -165,6 +170,10 @@ impl Composer {
                         && found.upper.round_off_share(eps) > MOST_ROUND_OFF;
                     direct += u32::from(found.plan.is_direct);
                     if found.upper.misfit(eps) < MOST_MISFIT && !is_rough || direct == 2 {
+                        break;
+                    }
+                    // Nor are rounds that no longer help.
+                    if is_rough && best > 0.99 * before {
                         break;
                     }
                     eps

@@ -11,7 +11,7 @@ use crate::special::{log_normal_cdf, mills_difference, mills_ratio};
 use libm::{exp, log, sqrt};
 
 /// The longest transform; beyond it the grid gets coarser and the interval wider.
-pub const LONGEST: usize = 1 << 20;
+pub const LONGEST: usize = 1 << 19;
 /// The longest window that is composed without a transform.
 pub const LONGEST_DIRECT: usize = 1 << 11;
 const SHORTEST: usize = 1 << 8;
