@@ -8,6 +8,7 @@ mod adult;
 mod csv_bench;
 mod datasets;
 mod kernel_bench;
+mod local_bench;
 mod noise_bench;
 mod peers;
 mod sample;
@@ -32,6 +33,7 @@ enum Experiment {
     KernelBench(kernel_bench::Args),
     SolverCheck(solver_check::Args),
     CsvBench(csv_bench::Args),
+    LocalBench(local_bench::Args),
     Adult(adult::Args),
 }
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Experiment::AccountingBench(args) => accounting_bench::run(args),
         Experiment::KernelBench(args) => kernel_bench::run(args),
         Experiment::SolverCheck(args) => solver_check::run(args),
+        Experiment::LocalBench(args) => local_bench::run(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
     };

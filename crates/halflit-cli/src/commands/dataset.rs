@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use halflit::Problem;
-use halflit::table::{Declaration, Declared, OutOfDomain, Table};
+use halflit::table::{Declaration, Declared, OutOfDomain, Protection, Table, Values};
 use std::path::{Path, PathBuf};
 
 /// A data file and its declaration.
@@ -26,14 +26,41 @@ pub struct EncodedDataset {
     pub coerce: bool,
 }
 
+/// A data file of which some numeric columns are wanted; its declaration needs no task.
+#[derive(clap::Args)]
+pub struct ChosenColumns {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// The columns, separated by commas; each must have bounds in the declaration.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub columns: Vec<String>,
+    /// Map cells outside their declared bounds into them (numbers to the nearest bound, others to the declared default) instead of
+    /// refusing the file.
+    #[arg(long)]
+    pub coerce: bool,
+}
+
+impl ChosenColumns {
+    /// Reads the declaration and the chosen columns; private rows come out sealed.
+    pub fn values(&self) -> Result<Values, Failure> {
+        let (text, name) = self.dataset.privacy_text()?;
+        let protection = Protection::parse(&text, &name).map_err(Failure::bad_input)?;
+        let columns = Values::choose(&protection, &self.columns).map_err(Failure::bad_input)?;
+        let options = Values::read_options(&protection, &columns);
+        let table = Table::read(&self.dataset.data, &options).map_err(Failure::bad_input)?;
+        let out_of_domain = if self.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
+        Values::bind(protection, columns, &table, out_of_domain).map_err(Failure::bad_input)
+    }
+}
+
 impl Dataset {
     /// Where the declaration is.
     pub fn privacy_path(&self) -> PathBuf {
         self.privacy.clone().unwrap_or_else(|| beside(&self.data, "privacy.toml"))
     }
 
-    /// Reads the declaration and the table, and binds the one to the other.
-    pub fn declared(&self) -> Result<Declared, Failure> {
+    /// The declaration's text and its name.
+    fn privacy_text(&self) -> Result<(String, String), Failure> {
         let path = self.privacy_path();
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Failure::BadInput(format!(
@@ -42,8 +69,13 @@ impl Dataset {
                 self.data.display()
             ))
         })?;
-        let declaration =
-            Declaration::parse(&text, &path.display().to_string()).map_err(Failure::bad_input)?;
+        Ok((text, path.display().to_string()))
+    }
+
+    /// Reads the declaration and the table, and binds the one to the other.
+    pub fn declared(&self) -> Result<Declared, Failure> {
+        let (text, name) = self.privacy_text()?;
+        let declaration = Declaration::parse(&text, &name).map_err(Failure::bad_input)?;
         let table = Table::read(&self.data, &declaration.read_options()).map_err(Failure::bad_input)?;
         Declared::bind(declaration, table).map_err(Failure::bad_input)
     }
@@ -64,7 +96,12 @@ pub fn default_ledger(data: &Path) -> PathBuf {
 
 /// The folder that a release goes to unless told otherwise.
 pub fn default_release(data: &Path) -> PathBuf {
-    beside(data, &format!("{}-release", stem(data)))
+    beside_named(data, "release")
+}
+
+/// NAME-`what` beside the data.
+pub fn beside_named(data: &Path, what: &str) -> PathBuf {
+    beside(data, &format!("{}-{what}", stem(data)))
 }
 
 /// A file in the folder of another.

@@ -1,10 +1,10 @@
 use crate::Failure;
 use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
 use crate::commands::options::PlanOptions;
-use crate::files::write_folder_atomically;
+use crate::commands::outcome::{nothing_released, publish};
 use crate::progress::Progress;
 use halflit::figures::{about, at_most};
-use halflit::ledger::{Outcome, Standing};
+use halflit::ledger::Standing;
 use halflit::noise::NoiseSource;
 use halflit::{Ledger, MechanismError, Plan, Plans, Release};
 use serde_json::json;
@@ -78,11 +78,8 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
     let output = match charged.run(&mut noise, &mut progress) {
         Ok(output) => output,
         Err(error) => {
-            let reason =
-                if matches!(error, MechanismError::Interrupted) { "interrupted" } else { "the run failed" };
-            let outcome = Outcome::NothingReleased { reason: reason.to_owned() };
-            ledger.record_outcome(charge, outcome).map_err(Failure::failed)?;
-            return Err(Failure::Failed(error.to_string()));
+            let interrupted = matches!(error, MechanismError::Interrupted);
+            return Err(nothing_released(&mut ledger, charge, &error, interrupted));
         }
     };
     let seconds = start.elapsed().as_secs_f64();
@@ -94,14 +91,7 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
         ("report.html", release.report_html.as_bytes()),
     ];
     files.extend(release.statistics_json.as_ref().map(|text| ("statistics.json", text.as_bytes())));
-    write_folder_atomically(out, &files).map_err(|error| {
-        Failure::Failed(format!(
-            "{} cannot be written: {error}; the charge stays in the ledger",
-            out.display()
-        ))
-    })?;
-    let outcome = Outcome::Released { model_sha256: release.certificate.model_sha256.clone() };
-    ledger.record_outcome(charge, outcome).map_err(Failure::failed)?;
+    publish(&mut ledger, charge, out, &files, &release.certificate.model_sha256)?;
     Ok(Trained { release, standings, seconds, unit_steps })
 }
 

@@ -29,8 +29,19 @@ fn every_command_takes_json_and_refuses_wrong_words_in_json() {
     }
 }
 
-const COMMANDS: [&str; 10] =
-    ["demo", "init", "check", "plan", "train", "predict", "verify", "ledger", "account", "calibrate"];
+const COMMANDS: [&str; 11] = [
+    "local",
+    "demo",
+    "init",
+    "check",
+    "plan",
+    "train",
+    "predict",
+    "verify",
+    "ledger",
+    "account",
+    "calibrate",
+];
 
 #[test]
 fn every_command_explains_itself() {
@@ -42,6 +53,7 @@ fn every_command_explains_itself() {
         assert!(help.len() > 300 && help.contains("Usage:"), "{command}: {help}");
     }
     for command in [
+        "local",
         "init",
         "check",
         "plan",

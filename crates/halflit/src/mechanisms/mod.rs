@@ -1,6 +1,8 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
 pub mod belief_updates;
+pub mod local;
+pub mod means;
 pub mod noisy_gradient;
 pub mod noisy_statistics;
 pub mod public_rows;
@@ -224,6 +226,8 @@ pub enum Statement {
     RandomizedResponse(randomized_response::Statement),
     /// Beliefs about sensitive values, updated by noisy answers.
     BeliefUpdates(belief_updates::Statement),
+    /// Randomized messages, one per unit.
+    Local(local::Statement),
 }
 
 impl Statement {
@@ -235,6 +239,7 @@ impl Statement {
             Statement::PublicRows(_) => Ok(Event::Composed(Vec::new())),
             Statement::RandomizedResponse(statement) => statement.event(),
             Statement::BeliefUpdates(statement) => statement.event(),
+            Statement::Local(statement) => statement.event(),
         }
     }
 
@@ -246,6 +251,7 @@ impl Statement {
             Statement::PublicRows(statement) => statement.check(),
             Statement::RandomizedResponse(statement) => statement.check(),
             Statement::BeliefUpdates(statement) => statement.check(),
+            Statement::Local(statement) => statement.check(),
         }
     }
 
@@ -257,6 +263,7 @@ impl Statement {
             Statement::PublicRows(_) => None,
             Statement::RandomizedResponse(_) => Some(Change::Replace),
             Statement::BeliefUpdates(statement) => Some(statement.change),
+            Statement::Local(statement) => Some(statement.change),
         }
     }
 
@@ -268,6 +275,7 @@ impl Statement {
             Statement::PublicRows(_) => public_rows::CITATION,
             Statement::RandomizedResponse(_) => randomized_response::CITATION,
             Statement::BeliefUpdates(_) => belief_updates::CITATION,
+            Statement::Local(_) => local::CITATION,
         }
     }
 
@@ -278,6 +286,7 @@ impl Statement {
             Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
             Statement::RandomizedResponse(_) => Numerics::ExactCoins,
             Statement::BeliefUpdates(_) => Numerics::ExactLattice,
+            Statement::Local(_) => Numerics::Idealized,
         }
     }
 }

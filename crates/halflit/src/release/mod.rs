@@ -13,12 +13,12 @@ pub use model::{Evaluation, MODEL_FORMAT, Model, ModelError, Predictions};
 
 use crate::digest::sha256;
 use crate::figures::{at_least, at_most};
-use crate::ledger::Standing;
-use crate::mechanisms::Fitted;
+use crate::ledger::{Receipt, Standing};
+use crate::mechanisms::{Fitted, Statement};
 use crate::run::RawOutput;
 use certificate::{PROFILE_POINTS, SEEDED_RANDOMNESS, SYSTEM_RANDOMNESS};
-use halflit_privacy::{AccountingError, Interval, Profile};
-use halflit_table::Budget;
+use halflit_privacy::{AccountingError, Interval, ParameterError, Profile};
+use halflit_table::{Budget, PublicFacts};
 
 /// Why a release could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,9 @@ pub enum ReleaseError {
     /// The event could not be priced.
     #[error(transparent)]
     Accounting(#[from] AccountingError),
+    /// A number outside its range.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     /// A file could not be put into words.
     #[error("the release could not be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -96,33 +99,18 @@ impl RawOutput {
             fitted.statistics.map(|statistics| serde_json::to_string_pretty(&statistics)).transpose()?;
         let statistics_json = statistics_json.map(|text| text + "\n");
         let model_json = serde_json::to_string_pretty(&model)? + "\n";
-        let statement = plan.mechanism.statement(problem);
-        let profile = Profile::of(plan.event())?;
-        let budget = plan.budget();
-        let certificate = Certificate {
-            halflit_certificate: CERTIFICATE_FORMAT,
-            software: crate::SOFTWARE.to_owned(),
-            charged_at: receipt.charged_at,
-            dataset: receipt.dataset,
-            charge: receipt.charge,
-            relation: plan.relation().clone(),
-            sentence: plan.relation().sentence(),
-            guarantee: guarantee(budget, plan.epsilon()),
-            profile: profile.points(PROFILE_POINTS),
-            gdp_mu: profile.gdp_mu(),
-            zcdp_rho: profile.zcdp_rho(),
-            event: plan.event().clone(),
-            citation: statement.citation().to_owned(),
-            numerics: statement.numerics(),
-            mechanism: statement,
-            randomness: if is_seeded { SEEDED_RANDOMNESS } else { SYSTEM_RANDOMNESS }.to_owned(),
-            hyperparameters: [&[plan.mechanism.choices().to_owned()], &*fitted.notes].concat().join(" "),
-            conditions: conditions(problem),
-            model_sha256: sha256(model_json.as_bytes()),
-            statistics_sha256: statistics_json.as_ref().map(|text| sha256(text.as_bytes())),
-            seal: String::new(),
+        let certificate = Subject {
+            facts: problem.facts(),
+            statement: plan.mechanism.statement(problem),
+            budget: plan.budget(),
+            epsilon: plan.epsilon(),
+            choices: [&[plan.mechanism.choices().to_owned()], &*fitted.notes].concat().join(" "),
+            receipt,
+            is_seeded,
+            file: model_json.as_bytes(),
+            statistics: statistics_json.as_deref().map(str::as_bytes),
         }
-        .sealed();
+        .certify()?;
         let certificate_json = serde_json::to_string_pretty(&certificate)? + "\n";
         let left: Vec<Left> =
             standings.iter().filter(|standing| standing.account.is_open).map(Left::of).collect();
@@ -176,6 +164,57 @@ fn fitted_model(problem: &crate::Problem, fitted: &Fitted) -> Result<Model, Mode
         .with_standard_errors(fitted.standard_errors.clone())
 }
 
+/// Everything that a certificate is about.
+pub(crate) struct Subject<'a> {
+    pub facts: &'a PublicFacts,
+    pub statement: Statement,
+    /// What the release was allowed to spend.
+    pub budget: Budget,
+    /// What it spends at that delta.
+    pub epsilon: Interval,
+    /// How what was not declared was chosen.
+    pub choices: String,
+    pub receipt: Receipt,
+    pub is_seeded: bool,
+    /// The released file.
+    pub file: &'a [u8],
+    /// The released statistics, where there are any.
+    pub statistics: Option<&'a [u8]>,
+}
+
+impl Subject<'_> {
+    pub(crate) fn certify(self) -> Result<Certificate, ReleaseError> {
+        let Subject { facts, statement, budget, epsilon, choices, receipt, is_seeded, file, statistics } =
+            self;
+        let event = statement.event()?;
+        let profile = Profile::of(&event)?;
+        Ok(Certificate {
+            halflit_certificate: CERTIFICATE_FORMAT,
+            software: crate::SOFTWARE.to_owned(),
+            charged_at: receipt.charged_at,
+            dataset: receipt.dataset,
+            charge: receipt.charge,
+            relation: facts.relation.clone(),
+            sentence: facts.sentence.clone(),
+            guarantee: guarantee(budget, epsilon),
+            profile: profile.points(PROFILE_POINTS),
+            gdp_mu: profile.gdp_mu(),
+            zcdp_rho: profile.zcdp_rho(),
+            event,
+            citation: statement.citation().to_owned(),
+            numerics: statement.numerics(),
+            mechanism: statement,
+            randomness: if is_seeded { SEEDED_RANDOMNESS } else { SYSTEM_RANDOMNESS }.to_owned(),
+            hyperparameters: choices,
+            conditions: conditions(facts),
+            model_sha256: sha256(file),
+            statistics_sha256: statistics.map(sha256),
+            seal: String::new(),
+        }
+        .sealed())
+    }
+}
+
 /// The budget that was asked for; nothing at all if nothing was spent.
 fn guarantee(budget: Budget, accountant: Interval) -> Guarantee {
     let Budget { epsilon, delta } =
@@ -184,13 +223,12 @@ fn guarantee(budget: Budget, accountant: Interval) -> Guarantee {
 }
 
 /// What the promise rests on besides arithmetic.
-fn conditions(problem: &crate::Problem) -> Vec<String> {
+fn conditions(facts: &PublicFacts) -> Vec<String> {
     let mut conditions = vec![
         "The table's cells lie in their declared domains, or were mapped into them cell by cell.".to_owned(),
         "Bounds, value lists, the budget and the choice of public columns and rows were declared without looking at private cells.".to_owned(),
         "The operating system's randomness is unpredictable.".to_owned(),
     ];
-    let facts = problem.facts();
     if facts.public_rows > 0 {
         conditions.push("The rows marked as public may indeed be known to everyone.".to_owned());
     }

@@ -1,0 +1,213 @@
+use crate::Failure;
+use crate::commands::dataset::{ChosenColumns, beside_named, default_ledger};
+use crate::commands::outcome::{nothing_released, publish};
+use crate::commands::train::must_be_free;
+use crate::files::write_atomically;
+use crate::progress::Progress;
+use clap::{Subcommand, ValueEnum};
+use halflit::Ledger;
+use halflit::mechanisms::local::{Aggregate, Kind, LocalError, LocalPlan, Messages, Weights, aggregate};
+use halflit::noise::NoiseSource;
+use halflit::table::{OutOfDomain, Table, ValueColumn};
+use serde_json::json;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// Randomize rows where they are, and average the messages elsewhere: nobody need be trusted with a row.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local aggregate messages.ndjson --public volunteers.csv"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: LocalCommand,
+}
+
+#[derive(Subcommand)]
+enum LocalCommand {
+    Randomize(RandomizeArgs),
+    Aggregate(AggregateArgs),
+}
+
+/// Turn each private row (or user) into one message that may be sent to anyone: the client's side.
+///
+/// The price is recorded in the ledger first. Every run is a new release about the same rows and costs epsilon again; randomize once and send the same file
+/// as often as needed.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local randomize mine.csv --columns steps --mechanism duchi --out to-send"
+)]
+struct RandomizeArgs {
+    #[command(flatten)]
+    input: ChosenColumns,
+    /// What one message may reveal [default: the declared budget's epsilon].
+    #[arg(long, allow_negative_numbers = true)]
+    epsilon: Option<f64>,
+    /// The randomizer.
+    #[arg(long, value_enum, default_value = "privunit")]
+    mechanism: KindName,
+    /// The ledger of the dataset [default: NAME.ledger beside the data].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// The folder to write; it must not exist [default: NAME-messages beside the data].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum KindName {
+    Privunit,
+    Duchi,
+}
+
+/// Average messages, and public rows if there are any: the server's side. Costs nothing.
+///
+/// All messages must be of one kind: mechanism, epsilon, dimension, columns and bounds. A message that was altered, that is no number or that belongs elsewhere is refused
+/// with its line.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit local aggregate messages.ndjson\n  cat a.ndjson b.ndjson > all.ndjson; halflit local aggregate all.ndjson --public volunteers.csv --out mean.json"
+)]
+struct AggregateArgs {
+    /// Messages, one line of JSON each.
+    messages: PathBuf,
+    /// A table of public rows with the messages' columns.
+    #[arg(long, value_name = "FILE")]
+    public: Option<PathBuf>,
+    /// What a public row counts next to a message.
+    #[arg(long, value_enum, default_value = "best")]
+    weights: WeightsName,
+    /// Move cells of public rows outside the messages' bounds to the nearest bound instead of refusing the file.
+    #[arg(long)]
+    coerce: bool,
+    /// Also write the result as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WeightsName {
+    /// The weights of least expected squared error, from the public rows' spread.
+    Best,
+    /// The same weight for everyone.
+    Equal,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    match args.command {
+        LocalCommand::Randomize(args) => randomize(args, json),
+        LocalCommand::Aggregate(args) => average(args, json),
+    }
+}
+
+fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
+    let data = &args.input.dataset.data;
+    let out = args.out.clone().unwrap_or_else(|| beside_named(data, "messages"));
+    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    must_be_free(&out)?;
+    let kind = match args.mechanism {
+        KindName::Privunit => Kind::Privunit,
+        KindName::Duchi => Kind::Duchi,
+    };
+    let plan = LocalPlan::new(args.input.values()?, kind, args.epsilon).map_err(Failure::bad_input)?;
+
+    let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
+    let mut progress = Progress::new("randomizing");
+    let mut ledger = Ledger::open_or_create(&ledger_path).map_err(Failure::bad_input)?;
+    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let charge = charged.receipt().charge;
+    let output = match charged.run(&mut noise, &mut progress) {
+        Ok(output) => output,
+        Err(error) => {
+            let interrupted = matches!(error, LocalError::Interrupted);
+            return Err(nothing_released(&mut ledger, charge, &error, interrupted));
+        }
+    };
+    let release = output.release().map_err(Failure::failed)?;
+    let files = [
+        ("messages.ndjson", release.messages.as_bytes()),
+        ("certificate.json", release.certificate_json.as_bytes()),
+    ];
+    publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
+
+    let (certificate, messages) = (&release.certificate, release.messages.lines().count());
+    if json {
+        println!(
+            "{}",
+            json!({
+                "folder": out, "ledger": ledger_path, "messages": messages, "guarantee": certificate.guarantee,
+                "sentence": certificate.sentence, "charge": certificate.charge, "mechanism": certificate.mechanism,
+            })
+        );
+        return Ok(());
+    }
+    println!("{}\n", certificate.sentence);
+    println!(
+        "{messages} messages, each of them {} at epsilon {}; charge {} in {}.",
+        kind.name(),
+        certificate.guarantee.epsilon,
+        certificate.charge,
+        ledger_path.display()
+    );
+    println!("The promise assumes ideal arithmetic: directions on a sphere are computed in floating point.");
+    println!("\nWrote {0}/messages.ndjson and {0}/certificate.json.", out.display());
+    Ok(())
+}
+
+fn average(args: AggregateArgs, json: bool) -> Result<(), Failure> {
+    let cannot_read = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::BadInput(format!("{} cannot be read: {error}", path.display()))
+    };
+    let file = File::open(&args.messages).map_err(|error| cannot_read(&args.messages, &error))?;
+    let messages = Messages::read(BufReader::new(file))
+        .map_err(|error| Failure::BadInput(format!("{}: {error}", args.messages.display())))?;
+    let public = match &args.public {
+        None => Vec::new(),
+        Some(path) => {
+            // The bounds were checked with the first message.
+            let columns: Vec<ValueColumn> = messages
+                .columns
+                .iter()
+                .filter_map(|column| ValueColumn::new(&column.name, column.low, column.high))
+                .collect();
+            let table =
+                Table::read(path, &ValueColumn::read_options(&columns)).map_err(Failure::bad_input)?;
+            let out_of_domain = if args.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
+            ValueColumn::encode_open(&columns, &table, out_of_domain).map_err(Failure::bad_input)?
+        }
+    };
+    let weights = match args.weights {
+        WeightsName::Best => Weights::Best,
+        WeightsName::Equal => Weights::Equal,
+    };
+    let mean = aggregate(&messages, &public, weights);
+    let report = json!({
+        "halflit_local_mean": 1, "mechanism": messages.randomizer.kind(), "epsilon": messages.randomizer.epsilon(),
+        "weights": weights, "mean": mean,
+    });
+    if let Some(out) = &args.out {
+        let text = format!("{report:#}\n");
+        write_atomically(out, text.as_bytes())
+            .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", out.display())))?;
+    }
+    if json {
+        println!("{report}");
+        return Ok(());
+    }
+    print_mean(&mean);
+    Ok(())
+}
+
+fn print_mean(mean: &Aggregate) {
+    println!(
+        "{} messages (weight {:.3e} each), {} public rows (weight {:.3e} each).\n",
+        mean.messages, mean.message_weight, mean.public_rows, mean.public_row_weight
+    );
+    let width = mean.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
+    println!("  {:<width$} {:>14} {:>14}", "column", "mean", "standard error");
+    for column in &mean.columns {
+        let error = column.standard_error.map_or("unknown".to_owned(), |error| format!("{error:.6}"));
+        println!("  {:<width$} {:>14.6} {error:>14}", column.name, column.mean);
+    }
+}
