@@ -9,6 +9,7 @@ mod csv_bench;
 mod datasets;
 mod kernel_bench;
 mod local_bench;
+mod means;
 mod noise_bench;
 mod peers;
 mod sample;
@@ -34,6 +35,10 @@ enum Experiment {
     SolverCheck(solver_check::Args),
     CsvBench(csv_bench::Args),
     LocalBench(local_bench::Args),
+    Figure12(means::FigureArgs),
+    Figure13(means::FigureArgs),
+    Figure14(means::FigureArgs),
+    MeanCheck(means::CheckArgs),
     Adult(adult::Args),
 }
 
@@ -48,6 +53,10 @@ fn main() -> ExitCode {
         Experiment::KernelBench(args) => kernel_bench::run(args),
         Experiment::SolverCheck(args) => solver_check::run(args),
         Experiment::LocalBench(args) => local_bench::run(args),
+        Experiment::Figure12(args) => means::figure(args, 12, 500),
+        Experiment::Figure13(args) => means::figure(args, 13, 1000),
+        Experiment::Figure14(args) => means::figure(args, 14, 2000),
+        Experiment::MeanCheck(args) => means::check(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
     };

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod init;
 pub mod ledger;
 pub mod local;
+pub mod mean;
 mod options;
 mod outcome;
 pub mod plan;

@@ -42,18 +42,7 @@ enum CentreName {
 impl PlanOptions {
     /// The request, with every number checked.
     pub fn request(&self, declared: Budget) -> Result<Request, Failure> {
-        let epsilon = self.epsilon.unwrap_or(declared.epsilon);
-        let delta = self.delta.unwrap_or(declared.delta);
-        if !(epsilon.is_finite() && epsilon > 0.0) {
-            return Err(Failure::BadInput(format!(
-                "--epsilon {epsilon}: must be a finite number above 0, such as 0.5"
-            )));
-        }
-        if !(delta > 0.0 && delta < 1.0) {
-            return Err(Failure::BadInput(format!(
-                "--delta {delta}: must lie strictly between 0 and 1, such as 1e-6"
-            )));
-        }
+        let budget = budget(self.epsilon, self.delta, declared)?;
         if self.steps == Some(0) {
             return Err(Failure::BadInput(
                 "--steps 0: must be at least 1; leave it out to have it chosen".to_owned(),
@@ -64,7 +53,7 @@ impl PlanOptions {
         }
         let sampling_rate = self.sampling_rate.as_deref().map(rate).transpose()?;
         Ok(Request {
-            budget: Some(Budget { epsilon, delta }),
+            budget: Some(budget),
             mechanism: self.mechanism.clone(),
             centre: self.centre.map(|centre| match centre {
                 CentreName::Zero => Centre::Zero,
@@ -75,6 +64,23 @@ impl PlanOptions {
             clip_norm: self.clip_norm,
         })
     }
+}
+
+/// The budget of one release: what was asked for, else what was declared.
+pub fn budget(epsilon: Option<f64>, delta: Option<f64>, declared: Budget) -> Result<Budget, Failure> {
+    let epsilon = epsilon.unwrap_or(declared.epsilon);
+    let delta = delta.unwrap_or(declared.delta);
+    if !(epsilon.is_finite() && epsilon > 0.0) {
+        return Err(Failure::BadInput(format!(
+            "--epsilon {epsilon}: must be a finite number above 0, such as 0.5"
+        )));
+    }
+    if !(delta > 0.0 && delta < 1.0) {
+        return Err(Failure::BadInput(format!(
+            "--delta {delta}: must lie strictly between 0 and 1, such as 1e-6"
+        )));
+    }
+    Ok(Budget { epsilon, delta })
 }
 
 fn rate(text: &str) -> Result<Probability, Failure> {

@@ -29,7 +29,8 @@ fn every_command_takes_json_and_refuses_wrong_words_in_json() {
     }
 }
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
+    "mean",
     "local",
     "demo",
     "init",
@@ -53,6 +54,7 @@ fn every_command_explains_itself() {
         assert!(help.len() > 300 && help.contains("Usage:"), "{command}: {help}");
     }
     for command in [
+        "mean",
         "local",
         "init",
         "check",

@@ -7,6 +7,7 @@ pub mod noisy_gradient;
 pub mod noisy_statistics;
 pub mod public_rows;
 pub mod randomized_response;
+pub mod weighted_mean;
 
 use crate::plan::{Request, Summary};
 use crate::problem::Problem;
@@ -228,6 +229,8 @@ pub enum Statement {
     BeliefUpdates(belief_updates::Statement),
     /// Randomized messages, one per unit.
     Local(local::Statement),
+    /// Means of private and public rows.
+    WeightedMean(weighted_mean::Statement),
 }
 
 impl Statement {
@@ -240,6 +243,7 @@ impl Statement {
             Statement::RandomizedResponse(statement) => statement.event(),
             Statement::BeliefUpdates(statement) => statement.event(),
             Statement::Local(statement) => statement.event(),
+            Statement::WeightedMean(statement) => statement.event(),
         }
     }
 
@@ -252,6 +256,7 @@ impl Statement {
             Statement::RandomizedResponse(statement) => statement.check(),
             Statement::BeliefUpdates(statement) => statement.check(),
             Statement::Local(statement) => statement.check(),
+            Statement::WeightedMean(statement) => statement.check(),
         }
     }
 
@@ -264,6 +269,7 @@ impl Statement {
             Statement::RandomizedResponse(_) => Some(Change::Replace),
             Statement::BeliefUpdates(statement) => Some(statement.change),
             Statement::Local(statement) => Some(statement.change),
+            Statement::WeightedMean(statement) => Some(statement.change),
         }
     }
 
@@ -276,6 +282,7 @@ impl Statement {
             Statement::RandomizedResponse(_) => randomized_response::CITATION,
             Statement::BeliefUpdates(_) => belief_updates::CITATION,
             Statement::Local(_) => local::CITATION,
+            Statement::WeightedMean(_) => weighted_mean::CITATION,
         }
     }
 
@@ -287,6 +294,8 @@ impl Statement {
             Statement::RandomizedResponse(_) => Numerics::ExactCoins,
             Statement::BeliefUpdates(_) => Numerics::ExactLattice,
             Statement::Local(_) => Numerics::Idealized,
+            Statement::WeightedMean(statement) if statement.noise.is_none() => Numerics::NoNoiseNeeded,
+            Statement::WeightedMean(_) => Numerics::ExactLattice,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod errors;
+pub(crate) mod mean_report;
 mod model;
 mod report;
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFac
     .into_string()
 }
 
-fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
+pub(super) fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
     let relation = &certificate.relation;
     let unit = match relation.unit() {
         Unit::Row => "one row".to_owned(),
@@ -92,7 +92,7 @@ fn protected(certificate: &Certificate, facts: &PublicFacts) -> Markup {
     }
 }
 
-fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
+pub(super) fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
     let guarantee = certificate.guarantee;
     let factor = guarantee.epsilon.exp();
     let chart = profile_chart(&certificate.profile, Some((guarantee.epsilon, guarantee.delta)));
@@ -235,7 +235,7 @@ fn coefficients(model: &Model) -> Markup {
     }
 }
 
-fn made(certificate: &Certificate) -> Markup {
+pub(super) fn made(certificate: &Certificate) -> Markup {
     let numerics = match certificate.numerics {
         Numerics::ExactLattice => "Sums are exact integers, contributions are clamped in integers, and the noise is an exact rounded normal: no
             floating point lies between a private value and its noise.",
@@ -293,8 +293,8 @@ fn next() -> Markup {
 }
 
 /// A chart that scrolls sideways where the page is narrower than it can be read.
-fn drawn(svg: String) -> Markup {
+pub(super) fn drawn(svg: String) -> Markup {
     html! { div.chart { (PreEscaped(svg)) } }
 }
 
-const STYLE: &str = include_str!("report.css");
+pub(super) const STYLE: &str = include_str!("report.css");

@@ -1,0 +1,188 @@
+use crate::Failure;
+use crate::commands::dataset::{ChosenColumns, beside_named, default_ledger};
+use crate::commands::options::budget;
+use crate::commands::outcome::{nothing_released, publish};
+use crate::commands::train::must_be_free;
+use clap::ValueEnum;
+use halflit::figures::at_most;
+use halflit::ledger::Standing;
+use halflit::mechanisms::weighted_mean::{
+    MeanPlans, MeanRelease, MeanRequest, MeanSummary, NoiseLaw, Variant,
+};
+use halflit::noise::NoiseSource;
+use halflit::{Ledger, MechanismError};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Release the means of numeric columns: plan, charge the ledger, compute, write means, certificate, chart and report.
+///
+/// Public rows are used without noise and decide how much the private ones count; public columns are released exactly. The declaration needs no [task]. The
+/// price is recorded in the ledger before any private cell is read.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  halflit mean patients.csv --columns age,bmi\n  halflit mean patients.csv --columns age,bmi --epsilon 0.5 --plan\n  halflit mean patients.csv --columns bmi --variant weighted --noise laplace --out bmi"
+)]
+pub struct Args {
+    #[command(flatten)]
+    input: ChosenColumns,
+    /// Spend at most this epsilon in this release [default: the declared budget].
+    #[arg(long, allow_negative_numbers = true)]
+    epsilon: Option<f64>,
+    /// With this delta [default: the declared budget].
+    #[arg(long, allow_negative_numbers = true)]
+    delta: Option<f64>,
+    /// The estimator [default: the one with the smallest predicted error].
+    #[arg(long, value_enum)]
+    variant: Option<VariantName>,
+    /// The law of the noise [default: the better one].
+    #[arg(long, value_enum)]
+    noise: Option<NoiseName>,
+    /// Only show the candidates, best first; nothing is spent or written.
+    #[arg(long)]
+    plan: bool,
+    /// The ledger of the dataset [default: NAME.ledger beside the data].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// The folder to write; it must not exist [default: NAME-mean beside the data].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VariantName {
+    /// The public rows alone; costs nothing.
+    PublicOnly,
+    /// Every row counts the same.
+    Gaussian,
+    /// Private rows count as much as makes the error smallest.
+    Weighted,
+    /// The same, clipped to a ball around the public mean.
+    CentredWeighted,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum NoiseName {
+    Gaussian,
+    Laplace,
+}
+
+pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    let data = &args.input.dataset.data;
+    let out = args.out.clone().unwrap_or_else(|| beside_named(data, "mean"));
+    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    if !args.plan {
+        must_be_free(&out)?;
+    }
+    let values = args.input.values()?;
+    let request = MeanRequest {
+        budget: Some(budget(args.epsilon, args.delta, values.protection().budget())?),
+        variant: args.variant.map(|variant| match variant {
+            VariantName::PublicOnly => Variant::PublicOnly,
+            VariantName::Gaussian => Variant::Gaussian,
+            VariantName::Weighted => Variant::Weighted,
+            VariantName::CentredWeighted => Variant::CentredWeighted,
+        }),
+        noise: args.noise.map(|noise| match noise {
+            NoiseName::Gaussian => NoiseLaw::Gaussian,
+            NoiseName::Laplace => NoiseLaw::Laplace,
+        }),
+    };
+    let plans = MeanPlans::new(values, &request).map_err(Failure::bad_input)?;
+    if !json {
+        println!("{}\n", plans.values().facts().sentence);
+    }
+    if args.plan {
+        print_plans(&plans, json);
+        return Ok(());
+    }
+    let plan = plans.best().map_err(Failure::bad_input)?;
+    let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
+    let mut ledger = Ledger::open_or_create(&ledger_path).map_err(Failure::bad_input)?;
+    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let charge = charged.receipt().charge;
+    let output = match charged.run(&mut noise) {
+        Ok(output) => output,
+        Err(error) => {
+            let interrupted = matches!(error, MechanismError::Interrupted);
+            return Err(nothing_released(&mut ledger, charge, &error, interrupted));
+        }
+    };
+    let standings = ledger.overview().map_err(Failure::failed)?.accounts;
+    let release = output.release(&standings).map_err(Failure::failed)?;
+    let files = [
+        ("mean.json", release.mean_json.as_bytes()),
+        ("certificate.json", release.certificate_json.as_bytes()),
+        ("mean.svg", release.chart_svg.as_bytes()),
+        ("report.html", release.report_html.as_bytes()),
+    ];
+    publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
+    print(&release, &standings, &ledger_path, &out, json);
+    Ok(())
+}
+
+fn print_plans(plans: &MeanPlans, json: bool) {
+    let summaries = plans.summaries();
+    if json {
+        println!("{}", json!({ "candidates": summaries, "facts": plans.values().facts() }));
+        return;
+    }
+    println!(
+        "  {:<18} {:<9} {:>15} {:>12} {:>12} {:>10}",
+        "variant", "noise", "predicted error", "unit weight", "row weight", "clip norm"
+    );
+    for summary in &summaries {
+        let MeanSummary { variant, noise, predicted_error, weight, public_row_weight, clip_norm, .. } =
+            summary;
+        println!(
+            "  {:<18} {:<9} {predicted_error:>15.6} {weight:>12.3e} {public_row_weight:>12.3e} {clip_norm:>10.4}",
+            variant.name(),
+            noise.map_or("none", NoiseLaw::name),
+        );
+    }
+    println!(
+        "\nErrors are root mean squares over the columns, as a share of half a column's bounds. Nothing was spent."
+    );
+}
+
+fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Path, json: bool) {
+    let certificate = &release.certificate;
+    if json {
+        println!(
+            "{}",
+            json!({
+                "folder": out, "ledger": ledger, "guarantee": certificate.guarantee, "sentence": certificate.sentence,
+                "charge": certificate.charge, "mechanism": certificate.mechanism, "mean": release.mean, "accounts": standings,
+            })
+        );
+        return;
+    }
+    let mean = &release.mean;
+    let noise = mean.noise.map_or(String::new(), |law| format!(", {} noise", law.name()));
+    println!(
+        "{}{noise}: {} private units, {} public rows.\n",
+        mean.variant.name(),
+        mean.private_units,
+        mean.public_rows
+    );
+    let width = mean.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
+    println!("  {:<width$} {:>16} {:>14} {:>16}", "column", "mean", "noise", "standard error");
+    for column in &mean.columns {
+        let error = column.standard_error.map_or("unknown".to_owned(), |error| format!("{error:.6}"));
+        println!(
+            "  {:<width$} {:>16.6} {:>14.6} {error:>16}",
+            column.name, column.mean, column.noise_deviation
+        );
+    }
+    let guarantee = certificate.guarantee;
+    println!(
+        "\nSpent epsilon {} at delta {:e}; charge {} in {}.",
+        at_most(guarantee.accountant.upper, 4),
+        guarantee.delta,
+        certificate.charge,
+        ledger.display()
+    );
+    for standing in standings.iter().filter(|standing| standing.account.is_open) {
+        println!("Account {}.", crate::commands::ledger::standing_line(standing));
+    }
+    println!("\nWrote {0}/mean.json, {0}/certificate.json, {0}/mean.svg and {0}/report.html.", out.display());
+}

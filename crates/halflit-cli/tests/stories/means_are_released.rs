@@ -1,0 +1,127 @@
+use crate::{Desk, files_of};
+
+const CLINIC: &str = r#"[budget]
+epsilon = 1.0
+delta = 1e-6
+
+[protect]
+unit = "user"
+user = "patient"
+public_rows = { column = "consent", equals = "yes" }
+
+[columns.patient]
+visibility = "public"
+
+[columns.consent]
+visibility = "public"
+
+[columns.age]
+bounds = [0, 100]
+visibility = "public"
+
+[columns.glucose]
+bounds = [0, 1000]
+
+[columns.bmi]
+bounds = [0, 100]
+"#;
+
+/// Visits of a clinic: glucose around 100, bmi around 25, two visits per patient, one patient in ten consented.
+fn clinic(rows: usize) -> Desk {
+    let desk = Desk::new(1);
+    let mut csv = String::from("patient,consent,age,glucose,bmi\n");
+    for row in 0..rows {
+        let consent = if row / 2 % 10 == 0 { "yes" } else { "no" };
+        csv.push_str(&format!(
+            "{},{consent},{},{},{}\n",
+            row / 2,
+            row % 90,
+            80 + row * 7 % 41,
+            20 + row * 3 % 11
+        ));
+    }
+    desk.write("clinic.csv", &csv);
+    desk.write("clinic.toml", CLINIC);
+    desk
+}
+
+const MEAN: &str = "mean clinic.csv --privacy clinic.toml --columns age,glucose,bmi";
+
+#[test]
+fn a_declaration_without_a_task_gives_means_and_a_certificate() {
+    let desk = clinic(4000);
+    let plan = desk.ok(&format!("{MEAN} --plan"));
+    assert!(
+        plan.contains("centred-weighted")
+            && plan.contains("public-only")
+            && plan.contains("Nothing was spent"),
+        "{plan}"
+    );
+    assert!(!desk.path("clinic.ledger").exists());
+
+    let said = desk.ok(MEAN);
+    assert!(
+        said.contains("Spent epsilon 1 at delta 1e-6") || said.contains("Spent epsilon 0.9999"),
+        "{said}"
+    );
+    assert_eq!(
+        files_of(&desk.path("clinic-mean")),
+        ["certificate.json", "mean.json", "mean.svg", "report.html"]
+    );
+    desk.ok("verify clinic-mean/certificate.json --model clinic-mean/mean.json");
+    assert!(desk.ok("ledger show --ledger clinic.ledger").contains("weighted_mean"));
+
+    let mean: serde_json::Value = serde_json::from_str(&desk.read("clinic-mean/mean.json")).unwrap();
+    let column = |index: usize, key: &str| mean["columns"][index][key].as_f64();
+    // The public column is exact; the others are within six standard errors of 100 and 25 (fresh randomness: 2e-9).
+    assert_eq!(column(0, "noise_deviation"), Some(0.0));
+    for (index, expected) in [(1, 100.0), (2, 25.0)] {
+        let z = (column(index, "mean").unwrap() - expected) / column(index, "standard_error").unwrap();
+        assert!(z.abs() < 6.0, "{mean}");
+    }
+    assert!(desk.read("clinic-mean/report.html").contains("Private means of 3 columns"));
+}
+
+#[test]
+fn variants_noise_and_budget_can_be_chosen() {
+    let desk = clinic(2000);
+    for (index, (variant, noise)) in
+        [("gaussian", "gaussian"), ("weighted", "laplace"), ("centred-weighted", "gaussian")]
+            .into_iter()
+            .enumerate()
+    {
+        let words = format!("{MEAN} --variant {variant} --noise {noise} --epsilon 0.3 --out out{index}");
+        let release = desk.json(&words);
+        assert_eq!(
+            (&release["mean"]["variant"], &release["mean"]["noise"]),
+            (&variant.into(), &noise.into())
+        );
+        desk.ok(&format!("verify out{index}/certificate.json"));
+    }
+    let refused = desk.refused(&format!("{MEAN} --epsilon 0.9 --out more"));
+    assert!(refused.contains("account default allows epsilon 1"), "{refused}");
+    assert!(!desk.path("more").exists());
+    // The public rows alone cost nothing, whatever was spent.
+    assert_eq!(desk.json(&format!("{MEAN} --variant public-only --out free"))["guarantee"]["epsilon"], 0.0);
+}
+
+#[test]
+fn wrong_words_are_refused_before_anything_is_spent() {
+    let desk = clinic(100);
+    for (words, says) in [
+        ("--columns glucoze", "did you mean `glucose`"),
+        ("--columns patient", "not in use"),
+        ("--columns bmi --epsilon -1", "must be a finite number above 0"),
+        ("--columns bmi --delta NaN", "strictly between 0 and 1"),
+        ("--columns bmi,bmi", "twice"),
+        ("--columns bmi --variant best", "possible values"),
+        ("", "--columns"),
+    ] {
+        let refused = desk.refused(&format!("mean clinic.csv --privacy clinic.toml {words}"));
+        assert!(refused.contains(says), "{words}: {refused}");
+    }
+    desk.write("clinic.csv", &desk.read("clinic.csv").replace(",20\n", ",200\n"));
+    assert!(desk.refused(MEAN).contains("200 is outside [0, 100]"));
+    assert!(!desk.path("clinic.ledger").exists(), "nothing was spent");
+    desk.ok(&format!("{MEAN} --coerce"));
+}

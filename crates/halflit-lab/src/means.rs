@@ -1,0 +1,258 @@
+//! Means from private and public rows: Figures 12 to 14 of Lowy et al. 2024, the factor 1.98, and the centred variant.
+
+use crate::Outcome;
+use halflit::mechanisms::weighted_mean::{Design, NoiseLaw, Setting, Variant};
+use halflit::noise::{FractionBits, Law, NoiseSource, Stream};
+use halflit::plot::{LineChart, Scale, Series};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Mean estimation on Bernoulli(1/2) product data, d = 1,000, rho = 0.5: error against the share of public rows.
+#[derive(clap::Args)]
+pub struct FigureArgs {
+    /// Fewer replicates.
+    #[arg(long)]
+    quick: bool,
+    /// Answer in JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write FIGURE.csv and FIGURE.svg into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+/// The paper's example of a factor 1.98, and centred-weighted against weighted at B = 25 V.
+#[derive(clap::Args)]
+pub struct CheckArgs {
+    /// Fewer replicates.
+    #[arg(long)]
+    quick: bool,
+    /// Answer in JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const SHARES: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+
+/// What is compared: the paper's three, with its {0, 1} coding and B = sqrt(d), and halflit's own choice of centre.
+const COMPARED: [(&str, Variant, bool); 5] = [
+    ("throw-away", Variant::PublicOnly, false),
+    ("gaussian", Variant::Gaussian, false),
+    ("weighted", Variant::Weighted, false),
+    ("weighted, midrange centre", Variant::Weighted, true),
+    ("centred-weighted", Variant::CentredWeighted, true),
+];
+
+/// Figure 12 (n = 500), 13 (n = 1,000) or 14 (n = 2,000).
+pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
+    const DIMENSION: usize = 1000;
+    const RHO: f64 = 0.5;
+    let replicates = if args.quick { 5 } else { 40 };
+    let mut stream = NoiseSource::from_os()?.stream()?;
+    let mut rows: Vec<Value> = Vec::new();
+    for share in SHARES {
+        let public_rows = ((share * n as f64).round() as usize).clamp(1, n - 1);
+        let mut errors = vec![Vec::new(); COMPARED.len()];
+        for _ in 0..replicates {
+            let data = bernoulli(&mut stream, n * DIMENSION);
+            for (place, (_, variant, centred)) in COMPARED.into_iter().enumerate() {
+                // x - 1/2 for the midrange centre: the domain's radius halves.
+                let shift = if centred { 0.5 } else { 0.0 };
+                let rows: Vec<f64> = data.iter().map(|x| x - shift).collect();
+                let (public, private) = rows.split_at(public_rows * DIMENSION);
+                let radius = (DIMENSION as f64).sqrt() * if centred { 0.5 } else { 1.0 };
+                let setting = Setting {
+                    units: (n - public_rows) as u64,
+                    public,
+                    width: DIMENSION,
+                    l2_radius: radius,
+                    l1_radius: DIMENSION as f64,
+                    // The paper knows V^2 = d/4; from one public row nobody could estimate it.
+                    variance: (!centred).then_some(DIMENSION as f64 / 4.0),
+                };
+                if let Some(design) = setting.design(variant, NoiseLaw::Gaussian, (2.0 / RHO).sqrt()) {
+                    let estimate = estimate(&design?, &mut stream, private, DIMENSION);
+                    // The paper's measure: distance to the population mean, 1/2 everywhere.
+                    errors[place].push(distance(&estimate, 0.5 - shift));
+                }
+            }
+        }
+        let mut row = json!({ "public_share": share, "n": n, "n_pub": public_rows });
+        for ((name, ..), errors) in COMPARED.iter().zip(&errors) {
+            let (mean, error) = mean_and_error(errors);
+            row[*name] = json!({ "error": mean, "standard_error": error });
+        }
+        let value = |name: &str| row[name]["error"].as_f64().unwrap_or(f64::NAN);
+        row["weighted_wins"] = json!(value("weighted") < value("throw-away").min(value("gaussian")));
+        rows.push(row);
+    }
+    let everywhere = rows.iter().all(|row| row["weighted_wins"] == true);
+    let name = format!("figure{figure}");
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join(format!("{name}.csv")), csv(&rows))?;
+        std::fs::write(folder.join(format!("{name}.svg")), chart(&rows, n).to_svg())?;
+    }
+    if args.json {
+        println!(
+            "{}",
+            json!({ "experiment": name, "dimension": DIMENSION, "rho": RHO, "replicates": replicates, "rows": rows,
+                    "weighted_wins_everywhere": everywhere })
+        );
+        return Ok(());
+    }
+    println!(
+        "Figure {figure}: mean l2 error, Bernoulli(1/2)^{DIMENSION}, n = {n}, rho = {RHO}, {replicates} replicates (standard error)\n"
+    );
+    print!("{:>10}", "n_pub/n");
+    COMPARED.iter().for_each(|(name, ..)| print!(" {name:>26}"));
+    println!();
+    for row in &rows {
+        print!("{:>10}", row["public_share"]);
+        for (name, ..) in COMPARED {
+            let number = |key: &str| row[name][key].as_f64().unwrap_or(f64::NAN);
+            print!(" {:>26}", format!("{:.4} ({:.4})", number("error"), number("standard_error")));
+        }
+        println!();
+    }
+    println!("\nThe first three columns are the paper's estimators. Weighted wins everywhere: {everywhere}.");
+    Ok(())
+}
+
+fn csv(rows: &[Value]) -> String {
+    let mut text = String::from("public_share,n_pub");
+    COMPARED.iter().for_each(|(name, ..)| text += &format!(",\"{name}\",\"{name} se\""));
+    text.push('\n');
+    for row in rows {
+        text += &format!("{},{}", row["public_share"], row["n_pub"]);
+        COMPARED.iter().for_each(|(name, ..)| {
+            text += &format!(",{},{}", row[name]["error"], row[name]["standard_error"])
+        });
+        text.push('\n');
+    }
+    text
+}
+
+fn chart(rows: &[Value], n: usize) -> LineChart {
+    let points = |name: &str| {
+        rows.iter()
+            .filter_map(|row| Some((row["public_share"].as_f64()?, row[name]["error"].as_f64()?)))
+            .collect::<Vec<_>>()
+    };
+    LineChart {
+        title: format!("Error of the mean, n = {n}, d = 1,000, rho = 0.5"),
+        x_label: "share of public rows".to_owned(),
+        y_label: "l2 error".to_owned(),
+        x_scale: Scale::Linear,
+        y_scale: Scale::Log,
+        series: COMPARED.iter().map(|(name, ..)| Series::line(*name, points(name))).collect(),
+    }
+}
+
+/// n = 10,000, d = 100, B = 25 V, rho = 0.1, n_pub = 80: the formula, and what simulated normal rows give.
+pub fn check(args: CheckArgs) -> Outcome {
+    const N: usize = 10_000;
+    const PUBLIC: usize = 80;
+    const DIMENSION: usize = 100;
+    const RHO: f64 = 0.1;
+    let replicates = if args.quick { 4 } else { 30 };
+    let mut stream = NoiseSource::from_os()?.stream()?;
+    let variants = [Variant::PublicOnly, Variant::Gaussian, Variant::Weighted, Variant::CentredWeighted];
+    let (mut predicted, mut errors) = (vec![0.0; variants.len()], vec![Vec::new(); variants.len()]);
+    for _ in 0..replicates {
+        // V^2 = 1: normal cells of variance 1/d around a mean at distance 10 V from zero.
+        let mean = 10.0 / (DIMENSION as f64).sqrt();
+        let data: Vec<f64> = normals(&mut stream, N * DIMENSION)
+            .into_iter()
+            .map(|z| mean + z / (DIMENSION as f64).sqrt())
+            .collect();
+        let (public, private) = data.split_at(PUBLIC * DIMENSION);
+        for (place, &variant) in variants.iter().enumerate() {
+            let setting = Setting {
+                units: (N - PUBLIC) as u64,
+                public,
+                width: DIMENSION,
+                l2_radius: 25.0,
+                l1_radius: 250.0,
+                variance: (variant != Variant::CentredWeighted).then_some(1.0),
+            };
+            if let Some(design) = setting.design(variant, NoiseLaw::Gaussian, (2.0 / RHO).sqrt()) {
+                let design = design?;
+                predicted[place] += design.predicted_squared_error / f64::from(replicates);
+                let estimate = estimate(&design, &mut stream, private, DIMENSION);
+                errors[place].push(distance(&estimate, mean).powi(2));
+            }
+        }
+    }
+    let rows: Vec<Value> = variants
+        .iter()
+        .zip(&predicted)
+        .zip(&errors)
+        .map(|((variant, predicted), errors)| {
+            let (mean, error) = mean_and_error(errors);
+            json!({ "variant": variant.name(), "predicted": predicted, "measured": mean, "standard_error": error })
+        })
+        .collect();
+    let naive = predicted[0].min(predicted[1]);
+    let measured = |place: usize| rows[place]["measured"].as_f64().unwrap_or(f64::NAN);
+    let factor = naive / predicted[2];
+    let measured_factor = measured(0).min(measured(1)) / measured(2);
+    let centred_factor = measured(2) / measured(3);
+    if args.json {
+        println!(
+            "{}",
+            json!({ "experiment": "mean-check", "replicates": replicates, "rows": rows, "paper_factor": 1.98,
+                    "factor": factor, "measured_factor": measured_factor, "weighted_over_centred": centred_factor })
+        );
+        return Ok(());
+    }
+    println!(
+        "n = {N}, d = {DIMENSION}, B = 25 V, rho = {RHO}, n_pub = {PUBLIC}; squared error in units of V^2, {replicates} replicates\n"
+    );
+    println!("{:<18} {:>12} {:>12} {:>10}", "variant", "predicted", "measured", "se");
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+        let name = row["variant"].as_str().unwrap_or_default();
+        println!(
+            "{name:<18} {:>12.6} {:>12.6} {:>10.6}",
+            number("predicted"),
+            number("measured"),
+            number("standard_error")
+        );
+    }
+    println!(
+        "\nThe better of the first two over weighted: {factor:.3} by formula (the paper: 1.98), {measured_factor:.3} measured."
+    );
+    println!("Weighted over centred-weighted: {centred_factor:.1} measured.");
+    Ok(())
+}
+
+fn estimate(design: &Design, stream: &mut Stream, private: &[f64], width: usize) -> Vec<f64> {
+    design.estimate(stream, |each| private.chunks_exact(width).for_each(each))
+}
+
+/// The l2 distance to a vector with the same number everywhere.
+fn distance(estimate: &[f64], mean: f64) -> f64 {
+    estimate.iter().map(|x| (x - mean).powi(2)).sum::<f64>().sqrt()
+}
+
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+fn normals(stream: &mut Stream, count: usize) -> Vec<f64> {
+    let bits = FractionBits::LEAST;
+    let mut draws = vec![0; count];
+    stream.fill_rounded(Law::Normal, bits, &mut draws);
+    draws.into_iter().map(|draw| draw as f64 / bits.scale()).collect()
+}
+
+/// Zeros and ones: the signs of normals. A draw rounds to zero with probability 6e-6, which counts as zero: far below what 40 replicates can see.
+fn bernoulli(stream: &mut Stream, count: usize) -> Vec<f64> {
+    let mut draws = vec![0; count];
+    stream.fill_rounded(Law::Normal, FractionBits::LEAST, &mut draws);
+    draws.into_iter().map(|draw| f64::from(u8::from(draw > 0))).collect()
+}
