@@ -327,9 +327,38 @@ impl Relation {
         }
     }
 
+    /// The columns on which neighbours agree because they say who is who and which rows are public: the user id and the selector,
+    /// sorted, each once.
+    pub fn structural_columns(&self) -> Vec<&str> {
+        let user = match &self.unit {
+            Unit::Row => None,
+            Unit::User { id_column } => Some(id_column.as_str()),
+        };
+        let selector = match &self.private_rows {
+            PrivateRows::All => None,
+            PrivateRows::Outside(public) => Some(public.column()),
+        };
+        let mut columns: Vec<&str> = user.into_iter().chain(selector).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// Whether a neighbour may have another value in this column.
+    pub fn may_differ_in(&self, column: &str) -> bool {
+        match &self.sensitive {
+            SensitiveColumns::All => !self.structural_columns().contains(&column),
+            SensitiveColumns::Named(names) => names.contains(column),
+        }
+    }
+
     fn columns_phrase(&self) -> String {
         match &self.sensitive {
-            SensitiveColumns::All => "all columns".to_owned(),
+            SensitiveColumns::All => match self.structural_columns().as_slice() {
+                [] => "all columns".to_owned(),
+                // These stay as they are in every neighbour: to say "all columns" would promise too much.
+                kept => format!("all columns except {}", listed(kept, "and")),
+            },
             SensitiveColumns::Named(names) => match names.as_slice() {
                 [one] => format!("the column {}", quoted_if_odd(one)),
                 several => format!("the columns {}", listed(several, "and")),
@@ -390,8 +419,8 @@ impl From<Relation> for RelationRecord {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn listed(names: &[String], joiner: &str) -> String {
-    let names: Vec<String> = names.iter().map(|name| quoted_if_odd(name)).collect();
+fn listed(names: &[impl AsRef<str>], joiner: &str) -> String {
+    let names: Vec<String> = names.iter().map(|name| quoted_if_odd(name.as_ref())).collect();
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} {joiner} {last}", rest.join(", ")),
@@ -418,32 +447,39 @@ mod tests {
         Relation::new(unit, sensitive, private_rows, change).expect("a valid relation")
     }
 
-    /// Every combination of the axes: unit x columns (all, one, two, three) x rows (all, one value, two values) x change.
+    /// Every combination of the axes: unit x columns (all, one, two, three) x rows (all, one value, two values, those of some users)
+    /// x change. "All columns" never includes the columns that neighbours keep.
     #[test]
     fn the_sentence_of_every_combination() {
         let units = [
-            (Unit::Row, "one row"),
-            (Unit::User { id_column: "uid".into() }, "the rows of one user (the rows with the same uid)"),
+            (Unit::Row, "one row", None),
+            (
+                Unit::User { id_column: "uid".into() },
+                "the rows of one user (the rows with the same uid)",
+                Some("uid"),
+            ),
         ];
         let columns = [
-            (SensitiveColumns::All, "all columns"),
-            (SensitiveColumns::named(["label"]).unwrap(), "the column label"),
-            (SensitiveColumns::named(["label", "income"]).unwrap(), "the columns income and label"),
+            (SensitiveColumns::All, None),
+            (SensitiveColumns::named(["label"]).unwrap(), Some("the column label")),
+            (SensitiveColumns::named(["label", "income"]).unwrap(), Some("the columns income and label")),
             (
                 SensitiveColumns::named(["label", "income", "age"]).unwrap(),
-                "the columns age, income and label",
+                Some("the columns age, income and label"),
             ),
         ];
+        let outside = |column: &str, values: &[&str]| {
+            PrivateRows::Outside(PublicRows::new(column, values.iter().copied()).unwrap())
+        };
         let rows = [
-            (PrivateRows::All, ""),
+            (PrivateRows::All, "", None),
+            (outside("consent", &["yes"]), ", among the rows where consent is not yes", Some("consent")),
             (
-                PrivateRows::Outside(PublicRows::new("consent", ["yes"]).unwrap()),
-                ", among the rows where consent is not yes",
-            ),
-            (
-                PrivateRows::Outside(PublicRows::new("source", ["web", "synthetic"]).unwrap()),
+                outside("source", &["web", "synthetic"]),
                 ", among the rows where source is neither synthetic nor web",
+                Some("source"),
             ),
+            (outside("uid", &["7"]), ", among the rows where uid is not 7", Some("uid")),
         ];
         let changes = [
             (Change::Replace, "Two tables are neighbours if they differ only in ", "."),
@@ -454,20 +490,34 @@ mod tests {
             ),
         ];
         let mut sentences = std::collections::BTreeSet::new();
-        for (unit, unit_words) in &units {
-            for (sensitive, column_words) in &columns {
-                for (private, row_words) in &rows {
+        for (unit, unit_words, user) in &units {
+            for (sensitive, named) in &columns {
+                for (private, row_words, selector) in &rows {
+                    let column_words = match (named, selector, user) {
+                        (Some(named), ..) => (*named).to_owned(),
+                        (None, None, None) => "all columns".to_owned(),
+                        (None, Some("uid"), _) | (None, None, Some(_)) => "all columns except uid".to_owned(),
+                        (None, Some(selector), None) => format!("all columns except {selector}"),
+                        (None, Some(selector), Some(user)) => {
+                            format!("all columns except {selector} and {user}")
+                        }
+                    };
                     for (change, opening, closing) in changes {
-                        let sentence =
-                            relation(unit.clone(), sensitive.clone(), private.clone(), change).sentence();
+                        let relation = relation(unit.clone(), sensitive.clone(), private.clone(), change);
+                        let sentence = relation.sentence();
                         let expected = format!("{opening}{column_words} of {unit_words}{row_words}{closing}");
                         assert_eq!(sentence, expected);
+                        for kept in user.iter().chain(selector) {
+                            assert!(!relation.may_differ_in(kept), "{sentence}");
+                        }
+                        assert!(relation.may_differ_in("label"), "{sentence}");
+                        assert_eq!(relation.may_differ_in("height"), named.is_none(), "{sentence}");
                         sentences.insert(sentence);
                     }
                 }
             }
         }
-        assert_eq!(sentences.len(), 2 * 4 * 3 * 2, "no two relations share a sentence");
+        assert_eq!(sentences.len(), 2 * 4 * 4 * 2, "no two relations share a sentence");
     }
 
     #[test]

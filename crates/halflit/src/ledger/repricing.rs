@@ -1,20 +1,37 @@
-//! What a release made under one relation costs in an account kept under another.
+//! What a release made under one relation costs in an account kept under another. `proof.md` proves every line of the table.
 //!
 //! An account's promise is about its own neighbours. A release costs what its event says if every pair of neighbours of the account is
-//! also a pair of neighbours of the release, up to the kind of change; otherwise nothing is known, and the cost is unbounded.
+//! also a pair of neighbours of the release; where only the kind of change or the unit differs, some events can be converted; otherwise
+//! nothing is known, and the cost is unbounded.
+//!
+//! | release | account | same unit | release by user, account by row |
+//! |---|---|---|---|
+//! | replace | replace | as it is | as it is |
+//! | zero-out | replace | two zero-outs | two zero-outs |
+//! | zero-out | zero-out | as it is | clipped sums, at the price of a replacement |
+//! | replace | zero-out of named columns | clipped sums, at the price of a zero-out | clipped sums, at the price of a replacement |
+//! | replace | zero-out of all columns | unbounded: the release took the number of units as public | unbounded |
 
 use halflit_privacy::{
-    Change, Event, L1Sensitivity, L2Sensitivity, Mu, ParameterError, PrivateRows, Relation, Rho,
+    Change, Event, L1Sensitivity, L2Sensitivity, Mu, NoiseStd, ParameterError, PrivateRows, Relation, Rho,
     SensitiveColumns, Unit,
 };
 
 /// The event that a release counts as in an account, or why it has no bounded cost there.
 pub fn price_in(account: &Relation, release: &Relation, event: &Event) -> Result<Event, Unbounded> {
     covers(account, release)?;
-    if account.change() == release.change() {
-        return Ok(event.clone());
+    let is_part_of_a_unit = account.unit() != release.unit();
+    match (release.change(), account.change()) {
+        (Change::Replace, Change::Replace) => Ok(event.clone()),
+        (Change::ZeroOut, Change::Replace) => two_zero_outs(event),
+        (Change::Replace, Change::ZeroOut) if *account.sensitive() == SensitiveColumns::All => {
+            Err(Unbounded::CountsAreProtected)
+        }
+        // A user that loses one of several rows has another contribution, not none.
+        (_, Change::ZeroOut) if is_part_of_a_unit => moved_inside_the_ball(event),
+        (Change::ZeroOut, Change::ZeroOut) => Ok(event.clone()),
+        (Change::Replace, Change::ZeroOut) => nulled(event),
     }
-    under(event, account.change())
 }
 
 /// Why a release has no bounded cost in an account.
@@ -38,9 +55,14 @@ pub enum Unbounded {
     /// The account protects rows that the release did not.
     #[error("the account protects rows that the release took as public")]
     Rows,
-    /// The event says nothing about the account's kind of change.
+    /// The account hides whether a unit is there at all; the release counted the units.
     #[error(
-        "the release was made under another kind of change than {change}, and its event cannot be converted"
+        "the account hides whether a unit is there at all (zero-out of all columns), the release took the number of units as public (replace)"
+    )]
+    CountsAreProtected,
+    /// The event says nothing about the account's kind of change or unit.
+    #[error(
+        "the release was priced for other neighbours than the account's (change {change}), and its event cannot be converted"
     )]
     Change {
         /// The account's change.
@@ -53,9 +75,10 @@ fn covers(account: &Relation, release: &Relation) -> Result<(), Unbounded> {
     if *account.unit() != Unit::Row && account.unit() != release.unit() {
         return Err(Unbounded::RowsOnly);
     }
-    let structure = structural_columns(release);
-    if let Some(column) = structure.iter().find(|column| is_protected(account, column)) {
-        return Err(Unbounded::StructureIsProtected { column: (*column).to_owned() });
+    if let Some(column) =
+        release.structural_columns().into_iter().find(|column| account.may_differ_in(column))
+    {
+        return Err(Unbounded::StructureIsProtected { column: column.to_owned() });
     }
     match (account.sensitive(), release.sensitive()) {
         (_, SensitiveColumns::All) => {}
@@ -85,36 +108,13 @@ fn covers(account: &Relation, release: &Relation) -> Result<(), Unbounded> {
     }
 }
 
-/// The columns whose cells decide who is who and which rows are public.
-fn structural_columns(relation: &Relation) -> Vec<&str> {
-    let user = match relation.unit() {
-        Unit::Row => None,
-        Unit::User { id_column } => Some(id_column.as_str()),
-    };
-    let selector = match relation.private_rows() {
-        PrivateRows::All => None,
-        PrivateRows::Outside(public) => Some(public.column()),
-    };
-    user.into_iter().chain(selector).collect()
-}
-
-/// Whether a neighbour under this relation may have another value in the column.
-fn is_protected(relation: &Relation, column: &str) -> bool {
-    match relation.sensitive() {
-        SensitiveColumns::All => !structural_columns(relation).contains(&column),
-        SensitiveColumns::Named(names) => names.contains(column),
-    }
-}
-
-/// The event of the same release under the other kind of change.
+/// The event of a zero-out release for a replaced unit: removing it and putting another in its place are two zero-outs.
 ///
-/// A clipped contribution has norm at most its radius whatever it is, so those events only change their sensitivity. For
-/// the others: replacing a unit is removing it and putting another in its place, two zero-outs; removing a unit is not a replacement.
-fn under(event: &Event, change: Change) -> Result<Event, Unbounded> {
+/// A clipped contribution has norm at most its radius whatever it is, so those events only change their sensitivity.
+fn two_zero_outs(event: &Event) -> Result<Event, Unbounded> {
+    let change = Change::Replace;
     let refused = || Unbounded::Change { change };
     let twice = |_: ParameterError| refused();
-    let all =
-        |events: &[Event]| events.iter().map(|event| under(event, change)).collect::<Result<Vec<_>, _>>();
     match event {
         Event::Gaussian { noise_multiplier, .. } => {
             Ok(Event::Gaussian { noise_multiplier: *noise_multiplier, change })
@@ -122,12 +122,6 @@ fn under(event: &Event, change: Change) -> Result<Event, Unbounded> {
         Event::PoissonGaussian { rate, noise_multiplier, .. } => {
             Ok(Event::PoissonGaussian { rate: *rate, noise_multiplier: *noise_multiplier, change })
         }
-        Event::Composed(events) => Ok(Event::Composed(all(events)?)),
-        Event::Parallel(events) => Ok(Event::Parallel(all(events)?)),
-        Event::Repeated { event, count } => {
-            Ok(Event::Repeated { event: Box::new(under(event, change)?), count: *count })
-        }
-        _ if change == Change::ZeroOut => Err(refused()),
         Event::GaussianDiameter { sensitivity, noise_std } => Ok(Event::GaussianDiameter {
             sensitivity: L2Sensitivity::new(2.0 * sensitivity.get()).map_err(twice)?,
             noise_std: *noise_std,
@@ -145,6 +139,53 @@ fn under(event: &Event, change: Change) -> Result<Event, Unbounded> {
         Event::ApproxDp { .. } | Event::FixedSizeGaussian { .. } | Event::RepeatAndSelect { .. } => {
             Err(refused())
         }
+        Event::Composed(_) | Event::Parallel(_) | Event::Repeated { .. } => each(event, two_zero_outs),
+    }
+}
+
+/// The event of a replace release for a unit whose named cells become null: its clipped contribution becomes zero, which is inside the
+/// ball. Other events were priced for tables without null cells and say nothing.
+fn nulled(event: &Event) -> Result<Event, Unbounded> {
+    let change = Change::ZeroOut;
+    match event {
+        Event::Gaussian { noise_multiplier, .. } => {
+            Ok(Event::Gaussian { noise_multiplier: *noise_multiplier, change })
+        }
+        Event::PoissonGaussian { rate, noise_multiplier, .. } => {
+            Ok(Event::PoissonGaussian { rate: *rate, noise_multiplier: *noise_multiplier, change })
+        }
+        Event::Composed(_) | Event::Parallel(_) | Event::Repeated { .. } => each(event, nulled),
+        _ => Err(Unbounded::Change { change }),
+    }
+}
+
+/// The event of a release for a unit whose clipped contribution moves from one point of the ball to another, in an account of
+/// zero-outs: two radii. Written without a kind of change, because it is neither of the two.
+fn moved_inside_the_ball(event: &Event) -> Result<Event, Unbounded> {
+    let refused = || Unbounded::Change { change: Change::ZeroOut };
+    let radii = Change::Replace.sensitivity_per_radius();
+    match event {
+        Event::Gaussian { noise_multiplier, .. } => Ok(Event::GaussianDiameter {
+            sensitivity: L2Sensitivity::new(radii).map_err(|_| refused())?,
+            noise_std: NoiseStd::new(noise_multiplier.get()).map_err(|_| refused())?,
+        }),
+        Event::Composed(_) | Event::Parallel(_) | Event::Repeated { .. } => {
+            each(event, moved_inside_the_ball)
+        }
+        _ => Err(refused()),
+    }
+}
+
+/// The same tree with every leaf converted. Parallel parts stay parallel: a row lies in its user's part.
+fn each(event: &Event, convert: fn(&Event) -> Result<Event, Unbounded>) -> Result<Event, Unbounded> {
+    let all = |events: &[Event]| events.iter().map(convert).collect::<Result<Vec<_>, _>>();
+    match event {
+        Event::Composed(events) => Ok(Event::Composed(all(events)?)),
+        Event::Parallel(events) => Ok(Event::Parallel(all(events)?)),
+        Event::Repeated { event, count } => {
+            Ok(Event::Repeated { event: Box::new(convert(event)?), count: *count })
+        }
+        leaf => convert(leaf),
     }
 }
 
@@ -216,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_change_is_converted_where_that_is_sound() {
+    fn a_zero_out_release_is_two_zero_outs_for_a_replaced_unit() {
         let replace = relation(Unit::Row, &["label"], None, Change::Replace);
         let zero_out = relation(Unit::Row, &["label"], None, Change::ZeroOut);
         let repeated = gaussian(Change::ZeroOut).repeated(3).unwrap();
@@ -224,10 +265,148 @@ mod tests {
             price_in(&replace, &zero_out, &repeated),
             Ok(gaussian(Change::Replace).repeated(3).unwrap())
         );
-        assert_eq!(price_in(&zero_out, &replace, &gaussian(Change::Replace)), Ok(gaussian(Change::ZeroOut)));
         let pure = Event::PureDp { epsilon: halflit_privacy::Epsilon::new(0.5).unwrap() };
         let doubled = Event::PureDp { epsilon: halflit_privacy::Epsilon::new(1.0).unwrap() };
         assert_eq!(price_in(&replace, &zero_out, &pure), Ok(doubled));
-        assert!(matches!(price_in(&zero_out, &replace, &pure), Err(Unbounded::Change { .. })));
+        // Through a row of a user as well: the user's contribution goes from one place to another.
+        let by_user = relation(user(), &["label"], None, Change::ZeroOut);
+        assert_eq!(price_in(&replace, &by_user, &gaussian(Change::ZeroOut)), Ok(gaussian(Change::Replace)));
+    }
+
+    #[test]
+    fn a_replace_release_says_nothing_about_a_unit_that_vanishes() {
+        // Named columns: the row stays and is counted, its clipped contribution becomes zero.
+        let label = relation(Unit::Row, &["label"], None, Change::ZeroOut);
+        let full = relation(Unit::Row, &[], None, Change::Replace);
+        let replaced_label = relation(Unit::Row, &["label"], None, Change::Replace);
+        for release in [&full, &replaced_label] {
+            assert_eq!(price_in(&label, release, &gaussian(Change::Replace)), Ok(gaussian(Change::ZeroOut)));
+            let pure = Event::PureDp { epsilon: halflit_privacy::Epsilon::new(0.5).unwrap() };
+            assert!(matches!(price_in(&label, release, &pure), Err(Unbounded::Change { .. })));
+        }
+        // All columns: the unit vanishes, and the release has published how many there are.
+        for unit in [Unit::Row, user()] {
+            for public in [None, Some(&["yes"][..])] {
+                let account = relation(unit.clone(), &[], public, Change::ZeroOut);
+                let release = relation(unit.clone(), &[], public, Change::Replace);
+                let nothing = Event::Composed(Vec::new());
+                for event in [gaussian(Change::Replace), nothing] {
+                    assert_eq!(price_in(&account, &release, &event), Err(Unbounded::CountsAreProtected));
+                }
+                assert!(price_in(&account, &account, &gaussian(Change::ZeroOut)).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn one_row_of_a_user_costs_a_replacement_of_the_user() {
+        let delta = halflit_privacy::Delta::new(1e-6).unwrap();
+        let epsilon = |event: &Event| halflit_privacy::Profile::of(event).unwrap().epsilon(delta).upper;
+        let account = relation(Unit::Row, &["label"], None, Change::ZeroOut);
+        for change in [Change::Replace, Change::ZeroOut] {
+            let release = relation(user(), &["label"], None, change);
+            let steps = gaussian(change).repeated(5).unwrap();
+            let priced = price_in(&account, &release, &steps).unwrap();
+            let as_replacement = epsilon(&gaussian(Change::Replace).repeated(5).unwrap());
+            assert!((epsilon(&priced) - as_replacement).abs() < 1e-9 * as_replacement);
+            assert!(epsilon(&priced) > 1.9 * epsilon(&gaussian(Change::ZeroOut).repeated(5).unwrap()));
+            // It composes with a release of the account's own relation.
+            let both = Event::Composed(vec![priced, gaussian(Change::ZeroOut)]);
+            assert!(epsilon(&both) > as_replacement);
+            let gdp = Event::Gdp { mu: Mu::new(0.5).unwrap() };
+            assert!(matches!(price_in(&account, &release, &gdp), Err(Unbounded::Change { .. })));
+        }
+    }
+
+    /// Every pair of relations over tables of two rows and four columns of two values each. Where `covers` says yes, every pair of
+    /// neighbours of the account must be a pair of neighbours of the release.
+    #[test]
+    fn covering_holds_on_every_small_table() {
+        let relations = small_relations();
+        let tables: Vec<[u8; 2]> = (0..16).flat_map(|a| (0..16).map(move |b| [a, b])).collect();
+        let (mut covered, mut refused_with_reason) = (0, 0);
+        for account in &relations {
+            let pairs: Vec<([u8; 2], [u8; 2])> = tables
+                .iter()
+                .flat_map(|&one| tables.iter().map(move |&other| (one, other)))
+                .filter(|(one, other)| are_neighbours(account, *one, *other))
+                .collect();
+            assert!(!pairs.is_empty(), "{account}");
+            for release in &relations {
+                let outside = pairs.iter().find(|(one, other)| !are_neighbours(release, *one, *other));
+                match (covers(account, release), outside) {
+                    (Ok(()), None) => covered += 1,
+                    (Ok(()), Some(pair)) => panic!("{account}\n{release}\n{pair:?}"),
+                    (Err(_), Some(_)) => refused_with_reason += 1,
+                    (Err(_), None) => {}
+                }
+            }
+        }
+        assert!(covered > 100 && refused_with_reason > 1000, "{covered} {refused_with_reason}");
+    }
+
+    const COLUMNS: [&str; 4] = ["id", "consent", "income", "label"];
+
+    fn small_relations() -> Vec<Relation> {
+        let mut columns = vec![SensitiveColumns::All];
+        for mask in 1..16 {
+            let names = (0..4).filter(|column| mask >> column & 1 == 1).map(|column| COLUMNS[column]);
+            columns.push(SensitiveColumns::named(names).unwrap());
+        }
+        let mut rows = vec![PrivateRows::All];
+        for column in COLUMNS {
+            for values in [&["0"][..], &["1"]] {
+                rows.push(PrivateRows::Outside(PublicRows::new(column, values.iter().copied()).unwrap()));
+            }
+        }
+        let mut relations = Vec::new();
+        for unit in [Unit::Row, user()] {
+            for sensitive in &columns {
+                for private in &rows {
+                    // A sensitive user id or selector is refused.
+                    relations.extend(
+                        Relation::new(unit.clone(), sensitive.clone(), private.clone(), Change::Replace).ok(),
+                    );
+                }
+            }
+        }
+        relations
+    }
+
+    /// The definition, word by word: the tables agree on everything except the sensitive columns of the private rows of one unit.
+    fn are_neighbours(relation: &Relation, one: [u8; 2], other: [u8; 2]) -> bool {
+        let cell =
+            |row: u8, column: &str| row >> COLUMNS.iter().position(|name| *name == column).unwrap() & 1;
+        let is_private = |row: u8| match relation.private_rows() {
+            PrivateRows::All => true,
+            PrivateRows::Outside(public) => {
+                !public.values().contains(&cell(row, public.column()).to_string())
+            }
+        };
+        let is_sensitive = |column: &str| match relation.sensitive() {
+            SensitiveColumns::Named(names) => names.contains(column),
+            SensitiveColumns::All => {
+                let is_user = matches!(relation.unit(), Unit::User { id_column } if id_column == column);
+                let is_selector = matches!(relation.private_rows(), PrivateRows::Outside(public) if public.column() == column);
+                !is_user && !is_selector
+            }
+        };
+        let changed: Vec<usize> = (0..2).filter(|&row| one[row] != other[row]).collect();
+        let is_allowed = |&row: &usize| {
+            let (before, after) = (one[row], other[row]);
+            is_private(before)
+                && is_private(after)
+                && COLUMNS.iter().all(|name| is_sensitive(name) || cell(before, name) == cell(after, name))
+        };
+        let is_one_unit = match (relation.unit(), &changed[..]) {
+            (_, [] | [_]) => true,
+            (Unit::Row, _) => false,
+            (Unit::User { id_column }, rows) => {
+                let ids =
+                    rows.iter().flat_map(|&row| [cell(one[row], id_column), cell(other[row], id_column)]);
+                ids.collect::<std::collections::BTreeSet<u8>>().len() == 1
+            }
+        };
+        is_one_unit && changed.iter().all(is_allowed)
     }
 }
