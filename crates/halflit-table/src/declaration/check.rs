@@ -183,11 +183,8 @@ fn relation(
     if !columns.is_empty() && !used().any(|column| column.role == Role::Feature) {
         page.refuse(span, Refusal::NoFeature);
     }
-    let sensitive: Vec<&str> = used()
-        .filter(|column| column.visibility == Visibility::Sensitive)
-        .map(|column| column.name.as_str())
-        .collect();
-    if sensitive.is_empty() {
+    let is_sensitive = |column: &&DeclaredColumn| column.visibility == Visibility::Sensitive;
+    if !used().any(|column| is_sensitive(&column)) {
         if used().next().is_some() {
             page.refuse(span, Refusal::NothingSensitive);
         }
@@ -197,10 +194,16 @@ fn relation(
         UnitKind::Row => Unit::Row,
         UnitKind::User => Unit::User { id_column: protect.user.as_ref()?.value.clone() },
     };
-    let sensitive = if sensitive.len() == used().count() {
+    let sensitive = if used().all(|column| is_sensitive(&column)) {
         SensitiveColumns::All
     } else {
-        SensitiveColumns::named(sensitive).ok()?
+        // A declared secret is protected whether or not this task uses it. A sensitive user id or selector was refused above.
+        let selector = protect.selector.as_ref().map(|selector| &selector.column);
+        let structural = [protect.user.as_ref(), selector];
+        let is_structural =
+            |column: &&DeclaredColumn| structural.into_iter().flatten().any(|at| at.value == column.name);
+        let named = columns.iter().filter(is_sensitive).filter(|column| !is_structural(column));
+        SensitiveColumns::named(named.map(|column| column.name.as_str())).ok()?
     };
     let private_rows = match &protect.selector {
         None => PrivateRows::All,

@@ -143,7 +143,7 @@ impl Declaration {
     }
 
     /// Which tables must be indistinguishable. All columns count as sensitive if every used column is; otherwise the
-    /// sensitive ones are named.
+    /// columns declared sensitive are named, those with `use = false` as well.
     pub fn relation(&self) -> &Relation {
         self.protection.relation()
     }

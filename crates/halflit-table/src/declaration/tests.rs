@@ -74,7 +74,7 @@ fn every_key_is_read() {
     assert_eq!(declaration.budget(), Budget { epsilon: 1.0, delta: 1e-6 });
     let relation = declaration.relation();
     assert_eq!(*relation.unit(), Unit::User { id_column: "patient_id".to_owned() });
-    assert_eq!(*relation.sensitive(), SensitiveColumns::named(["income", "workclass"]).unwrap());
+    assert_eq!(*relation.sensitive(), SensitiveColumns::named(["fnlwgt", "income", "workclass"]).unwrap());
     assert_eq!(relation.change(), Change::Replace);
     let PrivateRows::Outside(public) = relation.private_rows() else { panic!("a selector was declared") };
     assert_eq!(
@@ -126,6 +126,13 @@ fn the_relation_follows_the_visibilities() {
     let unused = format!("{SMALL}[columns.z]\nuse = false\nvisibility = \"public\"\n");
     let declaration = Declaration::parse(&unused, "privacy.toml").unwrap();
     assert_eq!(*declaration.relation().sensitive(), SensitiveColumns::All);
+    // A declared secret that the task does not use is a secret all the same; `use = false` alone does not make a column public.
+    for z in ["use = false", "use = false\nvisibility = \"sensitive\"", "use = false\nbounds = [0, 1]"] {
+        let unused = format!("{label_only}[columns.z]\n{z}\n");
+        let declaration = Declaration::parse(&unused, "privacy.toml").unwrap();
+        assert_eq!(*declaration.relation().sensitive(), SensitiveColumns::named(["y", "z"]).unwrap(), "{z}");
+        assert!(declaration.relation().sentence().contains("the columns y and z of one row"));
+    }
 }
 
 #[test]
@@ -188,6 +195,8 @@ fn refused_declarations() {
         (SMALL, "delta = 1e-6", "delta = 0", "`delta` is 0, but must be a number strictly between 0 and 1"),
         (SMALL, "delta = 1e-6", "delta = 1", "`delta` is 1,"),
         (SMALL, "delta = 1e-6", "delta = nan", "`delta` is nan"),
+        (SMALL, "delta = 1e-6", "delta = -1e-6", "`delta` is -1e-6"),
+        (SMALL, "delta = 1e-6", "delta = inf", "`delta` is inf"),
         (SMALL, "delta = 1e-6\n", "", "[budget] needs `delta`"),
         (SMALL, "[budget]\nepsilon = 1.0\ndelta = 1e-6", "", "[budget] needs `epsilon`"),
         // protect
@@ -550,6 +559,12 @@ proptest! {
     #[test]
     fn arbitrary_text_does_not_panic(text in "\\PC{0,200}") {
         let _ = refusals(&text);
+    }
+
+    /// Bytes of any kind, as far as they are text: control characters, line ends, unfinished escapes.
+    #[test]
+    fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>) {
+        let _ = refusals(&String::from_utf8_lossy(&bytes));
     }
 
     /// Lines of a real declaration in any order, cut anywhere, with any character changed.

@@ -41,7 +41,7 @@ pub struct PublicFacts {
     pub largest_squared_norm: u64,
     /// Whether rows are stored sparsely.
     pub sparse: bool,
-    /// Columns of the file that the declaration does not mention: not used, and treated as sensitive.
+    /// Columns of the file that the declaration does not mention: never read, so that no release depends on them.
     pub undeclared_columns: Vec<String>,
 }
 

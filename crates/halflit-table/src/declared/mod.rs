@@ -18,7 +18,7 @@ use crate::findings::Findings;
 use crate::sealed::Sealed;
 use crate::table::{ReadCells, Table};
 use facts::Counts;
-use halflit_privacy::{Change, Relation, Unit};
+use halflit_privacy::{Change, Relation, SensitiveColumns, Unit};
 use split::Split;
 use std::fmt;
 use thiserror::Error;
@@ -211,7 +211,10 @@ impl Declared {
 /// The rows sorted into public ones and private units, with the number of units checked.
 fn checked_split(protection: &Protection, table: &Table) -> Result<Split, BindError> {
     let split = Split::new(protection, table)?;
-    if split.private.is_empty() {
+    // Where it is a secret whether a unit is there, so is whether any is: null units make up the declared number.
+    let relation = protection.relation();
+    let hides_units = relation.change() == Change::ZeroOut && *relation.sensitive() == SensitiveColumns::All;
+    if split.private.is_empty() && !hides_units {
         return Err(BindError::NothingPrivate { file: table.source().to_owned() });
     }
     check_units(protection, table, &split)?;

@@ -181,6 +181,33 @@ fn zero_out_tells_the_owner_but_does_not_refuse() {
     );
 }
 
+/// All columns, zero-out: whether any private unit is there is as secret as whether one of them is. With named columns, or under
+/// replace, the rows are known to everyone and their absence is an error.
+#[test]
+fn an_empty_private_part_looks_like_any_other_under_zero_out_of_all_columns() {
+    let everyone = "public_rows = { column = 'id', in = [1, 2, 10] }";
+    let all_but_one = "public_rows = { column = 'id', in = [2, 10] }";
+    for (unit, count) in [("unit = 'row'", "rows = 6"), ("unit = 'user'\nuser = 'id'", "users = 6")] {
+        let seen = |selector: &str| {
+            let declared = bind(&format!("{unit}\nchange = 'zero-out'\n{count}\n{selector}"), "", "", "");
+            let encoded = encode(&declared);
+            let view = encoded.public_view().unwrap();
+            assert!(view.labels.is_none() && view.units.is_none());
+            assert!(matches!(view.features, PublicFeatures::None));
+            let facts = declared.facts();
+            (facts.private_units, facts.private_rows, facts.largest_user)
+        };
+        assert_eq!(seen(everyone), (6, None, None));
+        assert_eq!(seen(everyone), seen(all_but_one));
+        for (change, age) in [("change = 'zero-out'", PUBLIC), ("change = 'replace'", "")] {
+            let count = if change.contains("zero") { count } else { "" };
+            let declaration = declaration(&format!("{unit}\n{change}\n{count}\n{everyone}"), age, "", "");
+            let refused = Declared::bind(declaration, table()).unwrap_err();
+            assert!(matches!(refused, BindError::NothingPrivate { .. }), "{change}: {refused}");
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let error = |declaration: Declaration, table: Table| Declared::bind(declaration, table).unwrap_err();

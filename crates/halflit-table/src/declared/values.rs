@@ -206,10 +206,7 @@ impl Values {
             if columns.iter().any(|earlier| earlier.name == *name) {
                 return Err(ValuesError::Repeated { column });
             }
-            let sensitive = match protection.relation().sensitive() {
-                SensitiveColumns::All => true,
-                SensitiveColumns::Named(names) => names.contains(name),
-            };
+            let sensitive = is_sensitive(protection, name);
             columns.push(ValueColumn {
                 name: column,
                 affine: Affine::new(low, high),
@@ -232,10 +229,14 @@ impl Values {
     /// The declaration does not fit the file; with [`OutOfDomain::Refuse`], cells outside their bounds (for the data owner).
     pub fn bind(
         protection: Protection,
-        columns: Vec<ValueColumn>,
+        mut columns: Vec<ValueColumn>,
         table: &Table,
         out_of_domain: OutOfDomain,
     ) -> Result<Values, ValuesError> {
+        // Who is protected is decided by the declaration that the table is bound to, wherever the columns come from.
+        for column in &mut columns {
+            column.sensitive = is_sensitive(&protection, &column.name);
+        }
         let is_chosen = |name: &str| columns.iter().any(|column| column.name == name);
         check_columns(&protection, table, |declared| is_chosen(&declared.name))?;
         let split = checked_split(&protection, table)?;
@@ -318,6 +319,13 @@ impl fmt::Debug for Values {
     }
 }
 
+fn is_sensitive(protection: &Protection, column: &str) -> bool {
+    match protection.relation().sensitive() {
+        SensitiveColumns::All => true,
+        SensitiveColumns::Named(names) => names.contains(column),
+    }
+}
+
 fn findings(columns: &[ValueColumn], table: &Table) -> Result<Findings, EncodeError> {
     let mut findings = Findings::new(table.source());
     for column in columns {
@@ -395,6 +403,22 @@ mod tests {
         let token = Unsealed::charge_was_recorded();
         assert_eq!(values.private_rows().open(&token)[..], [0.5, 0.0, -1.0, -1.0, 0.0, 1.0]);
         assert_eq!(format!("{values:?}").matches("0.5").count(), 0);
+    }
+
+    /// Columns chosen under another declaration do not open what this one protects.
+    #[test]
+    fn the_declaration_that_is_bound_decides_what_is_open() {
+        let lax = DECLARATION.replace(
+            "income = { bounds = [-10, 10] }",
+            "income = { bounds = [-10, 10], visibility = 'public' }",
+        );
+        let lax = Protection::parse(&lax, "lax.toml").unwrap_or_else(|error| panic!("{error}"));
+        let columns = Values::choose(&lax, &["income".to_owned()]).unwrap();
+        assert!(!columns[0].is_sensitive());
+        let table = table([-10.0, 5.0, 0.0, 10.0]);
+        let values = Values::bind(protection(), columns, &table, OutOfDomain::Refuse).unwrap();
+        assert_eq!(values.open_column(0), None);
+        assert!(values.columns()[0].is_sensitive());
     }
 
     #[test]

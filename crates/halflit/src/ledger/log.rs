@@ -3,11 +3,16 @@
 //! SQLite gives what a ledger needs and a hand-written file would get wrong: locking between processes, an atomic and durable
 //! commit, recovery after a kill at any instant. On top of it, triggers refuse updates and deletions, and every entry carries
 //! the SHA-256 of itself and its predecessor, so that an edited or shortened file is noticed when it is opened.
+//!
+//! A log has its first entry from the moment its file has its name: it is written under another name and then linked. So an empty file in
+//! its place is never a log about to be born, but one that has lost its entries, and is refused.
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,8 +37,26 @@ pub enum LogError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is there and has nothing in it.
+    #[error(
+        "{} is empty, and a ledger never is: what was charged is lost; restore the file from a backup, or delete it if nothing was \
+         ever released from this dataset",
+        path.display()
+    )]
+    Emptied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file could not be made.
+    #[error("the ledger {} could not be created: {source}; make its folder writable or name another place with --ledger (nothing was charged)", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An entry does not follow from its predecessor.
-    #[error("{} was altered: entry {entry} does not match its recorded hash; restore the file from a backup", path.display())]
+    #[error("{} was altered: entry {entry} is missing, or does not match its recorded hash, or cannot follow the others; restore the file from a backup", path.display())]
     Altered {
         /// The file.
         path: PathBuf,
@@ -69,39 +92,32 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log, creating an empty one where there is none.
-    pub fn open_or_create(path: &Path) -> Result<Self, LogError> {
-        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+    /// Opens the log, creating one with this first entry where there is none.
+    pub fn open_or_create(path: &Path, first: &impl Serialize) -> Result<Self, LogError> {
+        // A link that leads nowhere is something, too.
+        if fs::symlink_metadata(path).is_err() {
+            create(path, first)?;
+        }
+        Self::open(path)
     }
 
     /// Opens a log that must be there.
     pub fn open(path: &Path) -> Result<Self, LogError> {
-        if !path.exists() {
-            return Err(LogError::Missing { path: path.to_owned() });
+        match fs::metadata(path) {
+            Err(_) => return Err(LogError::Missing { path: path.to_owned() }),
+            Ok(file) if file.len() == 0 => return Err(LogError::Emptied { path: path.to_owned() }),
+            Ok(_) => {}
         }
-        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-    }
-
-    fn open_with(path: &Path, flags: OpenFlags) -> Result<Self, LogError> {
         let at = |source| storage(path, source);
-        let mut connection =
-            Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(at)?;
-        connection.busy_timeout(PATIENCE).map_err(at)?;
+        let connection = connect(path, OpenFlags::empty()).map_err(at)?;
         // EXTRA also syncs the folder after the journal is removed: a charge that was reported survives a power cut.
         connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;").map_err(at)?;
-        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
-        let id: i32 = begun.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(at)?;
-        let format: i32 = begun.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(at)?;
-        let tables: i64 =
-            begun.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(at)?;
-        match (id, format, tables) {
-            (APPLICATION_ID, FORMAT, _) => {}
-            (0, 0, 0) => create_schema(&begun).map_err(at)?,
-            _ => {
-                return Err(LogError::NotALedger { path: path.to_owned() });
-            }
+        let id: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(at)?;
+        let format: i32 =
+            connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(at)?;
+        if (id, format) != (APPLICATION_ID, FORMAT) {
+            return Err(LogError::NotALedger { path: path.to_owned() });
         }
-        begun.commit().map_err(at)?;
         Ok(Log { connection, path: path.to_owned() })
     }
 
@@ -136,6 +152,75 @@ impl Log {
         }
         begun.commit().map_err(at)?;
         Ok(answer)
+    }
+}
+
+fn connect(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    Ok(connection)
+}
+
+/// Makes a log with its first entry, whole or not at all. If another process is faster, its log stays.
+fn create(path: &Path, first: &impl Serialize) -> Result<(), LogError> {
+    let failed = |source| LogError::Create { path: path.to_owned(), source };
+    let draft = Draft::beside(path).map_err(failed)?;
+    draft.write(first).map_err(|source| storage(path, source))?;
+    draft.place(path).map_err(failed)
+}
+
+/// A log under a name of its own, removed when dropped.
+struct Draft(PathBuf);
+
+impl Draft {
+    /// A new empty file in the same folder.
+    fn beside(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+        // Drafts that killed processes have left behind are in the way, but not for long.
+        for attempt in 0..1000 {
+            let draft = path.with_file_name(format!(".{name}.new-{}-{attempt}", std::process::id()));
+            match fs::File::create_new(&draft) {
+                Ok(_) => return Ok(Draft(draft)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Nobody else sees the draft, so it needs no journal; when this returns, it is on disk.
+    fn write(&self, first: &impl Serialize) -> rusqlite::Result<()> {
+        let mut connection = connect(&self.0, OpenFlags::empty())?;
+        connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = EXTRA;")?;
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+        create_schema(&begun)?;
+        insert(&begun, first)?;
+        begun.commit()?;
+        connection.close().map_err(|(_, error)| error)
+    }
+
+    /// Gives the draft its name, unless something has that name. The next commit syncs the folder.
+    fn place(&self, path: &Path) -> io::Result<()> {
+        let placed = fs::hard_link(&self.0, path).or_else(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+            // A file system without links. Killed in between, this leaves a part of a file, which is refused later.
+            let mut file = fs::File::create_new(path)?;
+            io::copy(&mut fs::File::open(&self.0)?, &mut file)?;
+            file.sync_all()
+        });
+        match placed {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -210,7 +295,7 @@ fn read_checked<Body: DeserializeOwned>(
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'entries'", [], |row| row.get(0))
         .optional()
         .map_err(at)?;
-    if highest.unwrap_or(0) != entries.len() as i64 {
+    if entries.is_empty() || highest.unwrap_or(0) != entries.len() as i64 {
         return Err(LogError::Altered { path: path.to_owned(), entry: entries.len() as i64 + 1 });
     }
     Ok(entries)
@@ -226,88 +311,10 @@ fn chained_hash(previous: &str, number: i64, written_at: &str, body: &str) -> St
 fn storage(path: &Path, source: rusqlite::Error) -> LogError {
     match source.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => LogError::NotALedger { path: path.to_owned() },
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => LogError::Altered { path: path.to_owned(), entry: 1 },
         _ => LogError::Storage { path: path.to_owned(), source },
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn append(log: &mut Log, word: &str) -> Result<(), LogError> {
-        log.append(|_: &[Entry<String>]| Ok((vec![word.to_owned()], ())))
-    }
-
-    fn words(log: &Log) -> Vec<String> {
-        log.entries().unwrap().into_iter().map(|entry| entry.body).collect()
-    }
-
-    #[test]
-    fn entries_stay_in_order_and_survive_reopening() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger");
-        for word in ["one", "two"] {
-            append(&mut Log::open_or_create(&path).unwrap(), word).unwrap();
-        }
-        assert_eq!(words(&Log::open(&path).unwrap()), ["one", "two"]);
-    }
-
-    #[test]
-    fn a_refusal_appends_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut log = Log::open_or_create(&folder.path().join("ledger")).unwrap();
-        append(&mut log, "one").unwrap();
-        let refused: Result<(), LogError> =
-            log.append(|_: &[Entry<String>]| Err(LogError::Missing { path: "somewhere".into() }));
-        assert!(refused.is_err());
-        assert_eq!(words(&log), ["one"]);
-    }
-
-    #[test]
-    fn sql_cannot_change_or_remove_entries() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger");
-        append(&mut Log::open_or_create(&path).unwrap(), "one").unwrap();
-        let raw = Connection::open(&path).unwrap();
-        for statement in ["UPDATE entries SET body = '\"two\"'", "DELETE FROM entries"] {
-            let refused = raw.execute(statement, []).unwrap_err().to_string();
-            assert!(refused.contains("append-only"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn edits_and_cuts_behind_the_triggers_are_noticed() {
-        for tampering in [
-            "UPDATE entries SET body = '\"three\"' WHERE number = 1",
-            "UPDATE entries SET written_at = '2000-01-01T00:00:00Z' WHERE number = 2",
-            "DELETE FROM entries WHERE number = 1",
-            "DELETE FROM entries WHERE number = 2",
-        ] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("ledger");
-            let mut log = Log::open_or_create(&path).unwrap();
-            append(&mut log, "one").unwrap();
-            append(&mut log, "two").unwrap();
-            let raw = Connection::open(&path).unwrap();
-            raw.execute_batch(
-                "DROP TRIGGER entries_are_never_changed; DROP TRIGGER entries_are_never_removed",
-            )
-            .unwrap();
-            raw.execute(tampering, []).unwrap();
-            assert!(matches!(log.entries::<String>(), Err(LogError::Altered { .. })), "{tampering}");
-            assert!(matches!(append(&mut log, "three"), Err(LogError::Altered { .. })), "{tampering}");
-        }
-    }
-
-    #[test]
-    fn other_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = folder.path().join("data.csv");
-        std::fs::write(&text, "a,b\n1,2\n".repeat(100)).unwrap();
-        assert!(matches!(Log::open(&text), Err(LogError::NotALedger { .. })));
-        let foreign = folder.path().join("other.sqlite");
-        Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
-        assert!(matches!(Log::open_or_create(&foreign), Err(LogError::NotALedger { .. })));
-        assert!(matches!(Log::open(&folder.path().join("none")), Err(LogError::Missing { .. })));
-    }
-}
+mod tests;

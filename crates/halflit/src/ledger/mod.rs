@@ -1,8 +1,11 @@
 //! The ledger: what has been spent on a dataset, written down before anything is touched.
 //!
 //! One ledger belongs to one dataset. It holds accounts (a relation with a cap) and charges (a relation with an event). Every charge is
-//! composed into every open account under that account's relation; a charge that would exceed a cap, or whose cost in
-//! some open account is unbounded, is refused and nothing is written.
+//! counted in every open account under that account's relation; a charge that would exceed a cap, or whose cost in
+//! some open account is unbounded, is refused and nothing is written. At least one account must be open.
+//!
+//! Whoever charges has seen the earlier releases, so an account is a filter ([`halflit_privacy::filter`]), not a sum of
+//! privacy-loss distributions. `proof.md` has the argument, `docs/ledger.md` the story.
 //!
 //! ```text
 //! plan --charge--> Charged<Plan> --run--> output --release--> files
@@ -15,18 +18,18 @@
 
 mod log;
 mod repricing;
+mod state;
 
 pub use log::LogError;
 pub use repricing::{Unbounded, price_in};
 
 use crate::plan::Priced;
 use halflit_noise::NoiseSource;
-use halflit_privacy::{
-    AccountingError, Delta, Epsilon, Event, Interval, Mu, ParameterError, Profile, Relation,
-};
+use halflit_privacy::{AccountingError, Delta, Epsilon, Event, Interval, ParameterError, Relation};
 use halflit_table::{Budget, Unsealed};
 use log::{Entry, Log};
 use serde::{Deserialize, Serialize};
+use state::State;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -51,7 +54,7 @@ pub enum LedgerError {
         account: String,
         /// Its cap.
         cap: Budget,
-        /// Epsilon at the cap's delta, with this release.
+        /// The smallest epsilon at the cap's delta that would have admitted this release too.
         after: f64,
         /// The largest further Gaussian release that fits, as an epsilon at the cap's delta.
         left: Option<f64>,
@@ -65,6 +68,21 @@ pub enum LedgerError {
         account: String,
         /// Why.
         why: Unbounded,
+    },
+    /// No account is open, so nothing would limit the charge.
+    #[error(
+        "every account of this ledger is closed ({}), so nothing would limit what is spent; open one first (halflit ledger open)",
+        closed.join(", ")
+    )]
+    NothingOpen {
+        /// The closed accounts.
+        closed: Vec<String>,
+    },
+    /// There is no charge that waits for an outcome under this number.
+    #[error("the ledger has no charge {charge} without an outcome")]
+    NoCharge {
+        /// What was asked for.
+        charge: i64,
     },
     /// There is no such open account.
     #[error("there is no open account named {account}; open accounts: {}", open.join(", "))]
@@ -161,12 +179,6 @@ pub struct Account {
     pub is_open: bool,
 }
 
-impl Account {
-    fn cap(&self) -> Budget {
-        Budget { epsilon: self.epsilon, delta: self.delta }
-    }
-}
-
 /// A charge as shown to the owner.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChargeLine {
@@ -189,7 +201,9 @@ pub struct ChargeLine {
 pub struct Standing {
     /// The account.
     pub account: Account,
-    /// Epsilon spent at the account's delta; none if some charge has no bounded cost in it.
+    /// Epsilon spent at the account's delta; none if some charge has no bounded cost in it. The upper end is the smallest cap that would
+    /// have admitted the charges, each chosen after seeing the earlier ones; the lower end is what they cost had all been planned in advance.
+    /// A closed account counts what was charged until it was closed.
     pub spent: Option<Interval>,
     /// The largest further Gaussian release that fits, as an epsilon at the account's delta.
     pub left: Option<f64>,
@@ -272,19 +286,27 @@ pub struct Receipt {
 
 impl Ledger {
     /// Opens the ledger of a dataset, creating one with a random id where there is none.
+    ///
+    /// # Errors
+    /// A file that is there but is not a whole ledger: an emptied or shortened one is never taken for a new one.
     pub fn open_or_create(path: &Path) -> Result<Self, LedgerError> {
-        let mut log = Log::open_or_create(path)?;
-        let id = dataset_id()?;
-        log.append(|entries: &[Entry<Line>]| {
-            let first = Line::Dataset { id, software: crate::SOFTWARE.to_owned() };
-            Ok::<_, LedgerError>((if entries.is_empty() { vec![first] } else { vec![] }, ()))
-        })?;
-        Ok(Ledger { log })
+        let first = Line::Dataset { id: dataset_id()?, software: crate::SOFTWARE.to_owned() };
+        Self::checked(Log::open_or_create(path, &first)?)
     }
 
     /// Opens a ledger that must be there.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        Ok(Ledger { log: Log::open(path)? })
+        Self::checked(Log::open(path)?)
+    }
+
+    fn checked(log: Log) -> Result<Self, LedgerError> {
+        let ledger = Ledger { log };
+        ledger.state()?;
+        Ok(ledger)
+    }
+
+    fn state(&self) -> Result<State, LedgerError> {
+        Ok(State::of(&self.log.entries::<Line>()?, self.path())?)
     }
 
     /// Where the file is.
@@ -293,6 +315,8 @@ impl Ledger {
     }
 
     /// Opens an account. Charges made before count in it too.
+    ///
+    /// If the cap was chosen after looking at earlier releases, its promise is about what is charged from now on; otherwise about everything.
     ///
     /// # Errors
     /// The name is taken, or what was already spent does not fit.
@@ -306,9 +330,10 @@ impl Ledger {
         };
         Epsilon::new(cap.epsilon)?;
         Delta::new(cap.delta)?;
+        let path = self.path().to_owned();
         self.log.append(|entries: &[Entry<Line>]| {
-            let state = State::of(entries);
-            if state.accounts.iter().any(|existing| existing.name == name) {
+            let state = State::of(entries, &path)?;
+            if state.accounts().any(|existing| existing.name == name) {
                 return Err(LedgerError::AccountExists { account: name.to_owned() });
             }
             state.must_fit(&account, None)?;
@@ -324,8 +349,9 @@ impl Ledger {
 
     /// Closes an account: later charges need not fit into it, so its promise covers only what was charged until now.
     pub fn close_account(&mut self, name: &str) -> Result<(), LedgerError> {
+        let path = self.path().to_owned();
         self.log.append(|entries: &[Entry<Line>]| {
-            State::of(entries).open_account(name)?;
+            State::of(entries, &path)?.open_account(name)?;
             Ok((vec![Line::AccountClosed { name: name.to_owned() }], ()))
         })
     }
@@ -348,10 +374,11 @@ impl Ledger {
         mechanism: &str,
         declared: Budget,
     ) -> Result<Receipt, LedgerError> {
+        let path = self.path().to_owned();
         let number = self.log.append(|entries: &[Entry<Line>]| {
-            let mut state = State::of(entries);
+            let mut state = State::of(entries, &path)?;
             let mut lines = Vec::new();
-            if state.accounts.is_empty() {
+            if state.accounts().next().is_none() {
                 let Budget { epsilon, delta } = declared;
                 let (name, relation) = (DEFAULT_ACCOUNT.to_owned(), relation.clone());
                 lines.push(Line::AccountOpened {
@@ -360,32 +387,37 @@ impl Ledger {
                     epsilon,
                     delta,
                 });
-                state.accounts.push(Account { name, relation, epsilon, delta, is_open: true });
+                state.open(Account { name, relation, epsilon, delta, is_open: true });
             }
-            for account in state.accounts.iter().filter(|account| account.is_open) {
-                state.must_fit(account, Some((relation, event)))?;
-            }
+            state.must_admit(relation, event)?;
             let (relation, event, mechanism) = (relation.clone(), event.clone(), mechanism.to_owned());
             lines.push(Line::Charge { relation, event, mechanism });
             Ok::<_, LedgerError>((lines.clone(), (entries.len() + lines.len()) as i64))
         })?;
-        let entries = self.log.entries::<Line>()?;
-        let charged_at =
-            entries.get(number as usize - 1).map_or_else(String::new, |entry| entry.written_at.clone());
-        Ok(Receipt { dataset: State::of(&entries).dataset, charge: number, charged_at })
+        let state = self.state()?;
+        let charged_at = state.charge(number).map_or_else(String::new, |line| line.charged_at.clone());
+        Ok(Receipt { dataset: state.dataset().to_owned(), charge: number, charged_at })
     }
 
-    /// Notes what became of a charge. The charge itself stays whatever happens.
+    /// Notes what became of a charge, once. The charge itself stays whatever happens.
+    ///
+    /// # Errors
+    /// There is no such charge, or its outcome is known.
     pub fn record_outcome(&mut self, charge: i64, outcome: Outcome) -> Result<(), LedgerError> {
-        self.log.append(|_: &[Entry<Line>]| Ok((vec![Line::Outcome { charge, outcome }], ())))
+        let path = self.path().to_owned();
+        self.log.append(|entries: &[Entry<Line>]| {
+            let state = State::of(entries, &path)?;
+            state
+                .charge(charge)
+                .filter(|line| line.outcome.is_none())
+                .ok_or(LedgerError::NoCharge { charge })?;
+            Ok((vec![Line::Outcome { charge, outcome }], ()))
+        })
     }
 
     /// Everything, for the owner.
     pub fn overview(&self) -> Result<Overview, LedgerError> {
-        let state = State::of(&self.log.entries::<Line>()?);
-        let accounts =
-            state.accounts.iter().map(|account| state.standing(account)).collect::<Result<_, _>>()?;
-        Ok(Overview { dataset: state.dataset.clone(), accounts, charges: state.charges })
+        self.state()?.overview()
     }
 }
 
@@ -394,117 +426,6 @@ fn dataset_id() -> Result<String, LedgerError> {
     let mut stream = NoiseSource::from_os()?.stream()?;
     let words = [(); 2].map(|()| stream.uniform_below(NonZeroU64::MAX));
     Ok(words.map(|word| format!("{word:016x}")).concat())
-}
-
-/// The ledger's lines, replayed.
-struct State {
-    dataset: String,
-    accounts: Vec<Account>,
-    charges: Vec<ChargeLine>,
-}
-
-impl State {
-    fn of(entries: &[Entry<Line>]) -> Self {
-        let mut state = State { dataset: String::new(), accounts: Vec::new(), charges: Vec::new() };
-        for entry in entries {
-            match entry.body.clone() {
-                Line::Dataset { id, .. } => state.dataset = id,
-                Line::AccountOpened { name, relation, epsilon, delta } => {
-                    state.accounts.push(Account { name, relation, epsilon, delta, is_open: true });
-                }
-                Line::AccountClosed { name } => {
-                    for account in state.accounts.iter_mut().filter(|account| account.name == name) {
-                        account.is_open = false;
-                    }
-                }
-                Line::Charge { relation, event, mechanism } => state.charges.push(ChargeLine {
-                    number: entry.number,
-                    charged_at: entry.written_at.clone(),
-                    relation,
-                    event,
-                    mechanism,
-                    outcome: None,
-                }),
-                Line::Outcome { charge, outcome } => {
-                    for line in state.charges.iter_mut().filter(|line| line.number == charge) {
-                        line.outcome = Some(outcome.clone());
-                    }
-                }
-            }
-        }
-        state
-    }
-
-    fn open_account(&self, name: &str) -> Result<&Account, LedgerError> {
-        let open = || self.accounts.iter().filter(|account| account.is_open);
-        open().find(|account| account.name == name).ok_or_else(|| LedgerError::NoAccount {
-            account: name.to_owned(),
-            open: open().map(|account| account.name.clone()).collect(),
-        })
-    }
-
-    /// All charges as events of one account, with a further one.
-    fn composed(&self, account: &Account, further: Option<(&Relation, &Event)>) -> Result<Event, Unbounded> {
-        let earlier = self.charges.iter().map(|line| (&line.relation, &line.event));
-        let events =
-            earlier.chain(further).map(|(relation, event)| price_in(&account.relation, relation, event));
-        Ok(Event::Composed(events.collect::<Result<_, _>>()?))
-    }
-
-    fn must_fit(&self, account: &Account, further: Option<(&Relation, &Event)>) -> Result<(), LedgerError> {
-        let composed = self
-            .composed(account, further)
-            .map_err(|why| LedgerError::Unbounded { account: account.name.clone(), why })?;
-        let profile = Profile::of(&composed)?;
-        if fits(&profile, account.cap())? {
-            return Ok(());
-        }
-        let left = self
-            .composed(account, None)
-            .ok()
-            .map(|spent| left_in(&spent, account.cap()))
-            .transpose()?
-            .flatten();
-        let after = profile.epsilon(Delta::new(account.delta)?).upper;
-        Err(LedgerError::OverCap { account: account.name.clone(), cap: account.cap(), after, left })
-    }
-
-    fn standing(&self, account: &Account) -> Result<Standing, LedgerError> {
-        let Ok(composed) = self.composed(account, None) else {
-            return Ok(Standing { account: account.clone(), spent: None, left: None });
-        };
-        let spent = Profile::of(&composed)?.epsilon(Delta::new(account.delta)?);
-        let left = left_in(&composed, account.cap())?;
-        Ok(Standing { account: account.clone(), spent: Some(spent), left })
-    }
-}
-
-/// Whether a profile stays inside a cap: at the cap's epsilon, or at its delta. Either statement implies the promise.
-fn fits(profile: &Profile, cap: Budget) -> Result<bool, ParameterError> {
-    let (epsilon, delta) = (Epsilon::new(cap.epsilon)?, Delta::new(cap.delta)?);
-    Ok(profile.delta(epsilon).upper <= cap.delta || profile.epsilon(delta).upper <= cap.epsilon)
-}
-
-/// The largest further Gaussian release that fits, as the epsilon it would have on its own at the cap's delta.
-fn left_in(spent: &Event, cap: Budget) -> Result<Option<f64>, LedgerError> {
-    let holds = |mu: f64| -> Result<bool, LedgerError> {
-        let with = Event::Composed(vec![spent.clone(), Event::Gdp { mu: Mu::new(mu)? }]);
-        Ok(fits(&Profile::of(&with)?, cap)?)
-    };
-    let alone = |mu: f64| -> Result<f64, LedgerError> {
-        Ok(Profile::of(&Event::Gdp { mu: Mu::new(mu)? })?.epsilon(Delta::new(cap.delta)?).upper)
-    };
-    let (mut low, mut high) = (0.0, 1.0);
-    while holds(high)? && high < 1e3 {
-        low = high;
-        high *= 2.0;
-    }
-    while high - low > 1e-3 * high && high > 1e-4 {
-        let middle = 0.5 * (low + high);
-        if holds(middle)? { low = middle } else { high = middle }
-    }
-    // Less than a hundredth of the cap is what rounding leaves of a budget that is spent.
-    Ok(Some(alone(low)?).filter(|&left| low > 0.0 && left > 0.01 * cap.epsilon))
 }
 
 #[cfg(test)]

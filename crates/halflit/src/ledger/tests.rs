@@ -1,7 +1,9 @@
 use super::*;
 use crate::plan::{Plan, Plans, Request};
 use crate::testing::Story;
-use halflit_privacy::{Change, NoiseMultiplier, SensitiveColumns, Unit};
+use halflit_privacy::{
+    Change, Mu, NoiseMultiplier, PrivateRows, Profile, SamplingRate, SensitiveColumns, Unit,
+};
 use std::path::PathBuf;
 
 struct Folder(tempfile::TempDir);
@@ -89,10 +91,35 @@ fn a_label_release_is_refused_while_a_full_account_is_open() {
         "{refused}"
     );
     ledger.close_account(DEFAULT_ACCOUNT).unwrap();
+    let cap = Budget { epsilon: 1.0, delta: 1e-6 };
+    ledger.open_account("labels", labels_only().problem().relation(), cap).unwrap();
     ledger.charge(plan(&labels_only(), 0.1)).unwrap();
     let overview = ledger.overview().unwrap();
-    assert!(!overview.accounts[0].account.is_open && overview.accounts[0].spent.is_none());
+    let [closed, open] = &overview.accounts[..] else { panic!("{overview:?}") };
+    assert!(!closed.account.is_open && open.account.is_open);
+    // The closed account stands where it was closed; the open one counts both.
+    let spent = closed.spent.unwrap().upper;
+    assert!(spent <= 0.5 && spent > 0.49, "{spent}");
+    assert!(open.spent.unwrap().upper > 0.5);
     assert!(matches!(ledger.close_account("nobody"), Err(LedgerError::NoAccount { .. })));
+    assert!(matches!(ledger.close_account(DEFAULT_ACCOUNT), Err(LedgerError::NoAccount { .. })));
+}
+
+/// Nothing would limit the charge if no account is open.
+#[test]
+fn with_every_account_closed_nothing_can_be_charged() {
+    let folder = Folder::new();
+    let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
+    ledger.charge(plan(&Story::new(80), 0.5)).unwrap();
+    ledger.close_account(DEFAULT_ACCOUNT).unwrap();
+    let before = ledger.overview().unwrap();
+    let refused = ledger.charge(plan(&Story::new(80), 0.1)).unwrap_err();
+    assert!(
+        matches!(&refused, LedgerError::NothingOpen { closed } if closed == &[DEFAULT_ACCOUNT]),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("halflit ledger open"), "{refused}");
+    assert_eq!(ledger.overview().unwrap(), before);
 }
 
 #[test]
@@ -117,8 +144,7 @@ fn releases_under_both_changes_compose() {
     let folder = Folder::new();
     let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
     let relation =
-        Relation::new(Unit::Row, SensitiveColumns::All, halflit_privacy::PrivateRows::All, Change::Replace)
-            .unwrap();
+        Relation::new(Unit::Row, SensitiveColumns::All, PrivateRows::All, Change::Replace).unwrap();
     ledger.open_account("replace", &relation, Budget { epsilon: 5.0, delta: 1e-6 }).unwrap();
     ledger.charge(plan(&Story { zero_out: true, ..Story::new(80) }, 1.0)).unwrap();
     let spent = ledger.overview().unwrap().accounts[0].spent.unwrap();
@@ -127,14 +153,182 @@ fn releases_under_both_changes_compose() {
     assert!(ledger.overview().unwrap().accounts[0].spent.unwrap().upper > spent.upper);
 }
 
+/// A replace release publishes how many units there are; a zero-out account of all columns hides whether one of them is there.
 #[test]
-fn outcomes_are_noted_beside_the_charge() {
+fn a_replace_release_is_refused_while_a_zero_out_account_of_all_columns_is_open() {
+    let folder = Folder::new();
+    let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
+    ledger.charge(plan(&Story { zero_out: true, ..Story::new(80) }, 0.5)).unwrap();
+    let refused = ledger.charge(plan(&Story::new(80), 0.1)).unwrap_err();
+    assert!(
+        matches!(&refused, LedgerError::Unbounded { why: Unbounded::CountsAreProtected, .. }),
+        "{refused}"
+    );
+}
+
+/// One row of a user is a replacement of what the user contributes: twice the radius, although both sides say zero-out.
+#[test]
+fn a_user_release_costs_a_row_account_a_replacement() {
+    let folder = Folder::new();
+    let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
+    let rows =
+        Relation::new(Unit::Row, SensitiveColumns::named(["y"]).unwrap(), PrivateRows::All, Change::ZeroOut)
+            .unwrap();
+    ledger.open_account("rows", &rows, Budget { epsilon: 5.0, delta: 1e-6 }).unwrap();
+    let users = Story { by_user: true, zero_out: true, ..labels_only() };
+    ledger.charge(plan(&users, 1.0)).unwrap();
+    let spent = ledger.overview().unwrap().accounts[0].spent.unwrap();
+    assert!(spent.lower > 1.9, "about twice epsilon 1: {spent:?}");
+}
+
+#[test]
+fn outcomes_are_noted_beside_the_charge_once() {
     let folder = Folder::new();
     let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
     let charge = ledger.charge(plan(&Story::new(80), 0.5)).unwrap().receipt().charge;
     let outcome = Outcome::NothingReleased { reason: "interrupted".to_owned() };
     ledger.record_outcome(charge, outcome.clone()).unwrap();
-    assert_eq!(ledger.overview().unwrap().charges[0].outcome, Some(outcome));
+    assert_eq!(ledger.overview().unwrap().charges[0].outcome, Some(outcome.clone()));
+    for wrong in [charge, 1, 99, -1] {
+        let refused = ledger.record_outcome(wrong, outcome.clone()).unwrap_err();
+        assert!(matches!(refused, LedgerError::NoCharge { charge } if charge == wrong), "{refused}");
+    }
+}
+
+fn budget_ledger(folder: &Folder, cap: Budget) -> Ledger {
+    let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
+    ledger.open_account("all", &Relation::full(Change::Replace), cap).unwrap();
+    ledger
+}
+
+fn record(ledger: &mut Ledger, event: &Event) -> Result<Receipt, LedgerError> {
+    let none = Budget { epsilon: 1.0, delta: 1e-6 };
+    ledger.record(&Relation::full(Change::Replace), event, "test", none)
+}
+
+/// delta at epsilon = 1 of both events, had they been planned together.
+fn planned_delta(first: &Event, second: &Event) -> f64 {
+    let both = Event::Composed(vec![first.clone(), second.clone()]);
+    Profile::of(&both).unwrap().delta(Epsilon::new(1.0).unwrap()).upper
+}
+
+/// After a first release, a Gaussian or a randomized response, each so large that with the first it has delta = 1e-3 exactly at epsilon
+/// = 1. Whoever may pick one of them after looking gets more than that (`docs/accounting/filters.md`), so neither may be admitted:
+/// adding up privacy-loss distributions would admit both.
+#[test]
+fn what_is_chosen_after_looking_is_not_added_up_as_if_planned() {
+    let first = Event::Gdp { mu: Mu::new(0.2).unwrap() };
+    let kinds: [fn(f64) -> Event; 2] = [
+        |size| Event::Gdp { mu: Mu::new(size).unwrap() },
+        |size| Event::PureDp { epsilon: Epsilon::new(size).unwrap() },
+    ];
+    for kind in kinds {
+        let (mut low, mut high) = (0.0, 5.0);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if planned_delta(&first, &kind(middle)) <= 1e-3 { low = middle } else { high = middle }
+        }
+        assert!(planned_delta(&first, &kind(low)) <= 1e-3 && low > 0.1, "{low}");
+        let folder = Folder::new();
+        let mut ledger = budget_ledger(&folder, Budget { epsilon: 1.0, delta: 1e-3 });
+        record(&mut ledger, &first).unwrap();
+        let refused = record(&mut ledger, &kind(low)).unwrap_err();
+        assert!(matches!(refused, LedgerError::OverCap { .. }), "{refused}");
+        // What the message says is left is admitted.
+        record(&mut ledger, &kind(0.5 * low)).unwrap();
+    }
+}
+
+#[test]
+fn sampled_releases_are_admitted_by_the_filter() {
+    let event = Event::PoissonGaussian {
+        rate: SamplingRate::new(0.01).unwrap(),
+        noise_multiplier: NoiseMultiplier::new(2.0).unwrap(),
+        change: Change::Replace,
+    }
+    .repeated(200)
+    .unwrap();
+    let folder = Folder::new();
+    let cap = Budget { epsilon: 2.0, delta: 1e-6 };
+    let mut ledger = budget_ledger(&folder, cap);
+    let mut admitted = 0;
+    while record(&mut ledger, &event).is_ok() {
+        admitted += 1;
+    }
+    let as_if_planned = |count: u64| {
+        let all = event.clone().repeated(count).unwrap();
+        Profile::of(&all).unwrap().epsilon(Delta::new(cap.delta).unwrap()).upper
+    };
+    assert!(admitted >= 2, "{admitted}");
+    assert!(
+        as_if_planned(admitted + 1) <= cap.epsilon,
+        "the sum of distributions would have admitted one more"
+    );
+    let spent = ledger.overview().unwrap().accounts[0].spent.unwrap();
+    assert!(spent.upper <= 1.002 * cap.epsilon && spent.lower <= as_if_planned(admitted), "{spent:?}");
+}
+
+/// Charges that cost nothing change nothing, wherever they stand.
+#[test]
+fn free_releases_are_free() {
+    let folder = Folder::new();
+    let mut ledger = budget_ledger(&folder, Budget { epsilon: 1.0, delta: 1e-6 });
+    let (free, whole) = (Event::Composed(vec![]), plan(&Story::new(80), 1.0).event().clone());
+    record(&mut ledger, &free).unwrap();
+    assert_eq!(ledger.overview().unwrap().accounts[0].spent.unwrap().upper, 0.0);
+    record(&mut ledger, &whole).unwrap();
+    record(&mut ledger, &free).unwrap();
+    assert!(matches!(record(&mut ledger, &whole), Err(LedgerError::OverCap { left: None, .. })));
+    let spent = ledger.overview().unwrap().accounts[0].spent.unwrap();
+    assert!(spent.upper <= 1.0 && spent.upper > 0.99, "{spent:?}");
+    // An account opened now counts the whole, and refuses a smaller cap.
+    let relation = Relation::full(Change::Replace);
+    assert!(ledger.open_account("small", &relation, Budget { epsilon: 0.9, delta: 1e-6 }).is_err());
+    ledger.open_account("same", &relation, Budget { epsilon: 1.0, delta: 1e-6 }).unwrap();
+}
+
+#[test]
+fn an_emptied_ledger_is_not_a_new_one() {
+    let folder = Folder::new();
+    Ledger::open_or_create(&folder.ledger()).unwrap().charge(plan(&Story::new(80), 0.5)).unwrap();
+    std::fs::write(folder.ledger(), "").unwrap();
+    for opened in [Ledger::open_or_create(&folder.ledger()), Ledger::open(&folder.ledger())] {
+        let refused = opened.unwrap_err();
+        assert!(matches!(refused, LedgerError::Log(LogError::Emptied { .. })), "{refused}");
+    }
+}
+
+/// A hash chain that holds is not enough: the lines must tell a possible story.
+#[test]
+fn impossible_lines_are_refused() {
+    let cap = |name: &str| Line::AccountOpened {
+        name: name.to_owned(),
+        relation: Relation::full(Change::Replace),
+        epsilon: 1.0,
+        delta: 1e-6,
+    };
+    let dataset = || Line::Dataset { id: "0".to_owned(), software: String::new() };
+    let outcome = Outcome::NothingReleased { reason: String::new() };
+    for lines in [
+        vec![dataset()],
+        vec![cap("a"), cap("a")],
+        vec![Line::AccountClosed { name: "nobody".to_owned() }],
+        vec![
+            cap("a"),
+            Line::AccountClosed { name: "a".to_owned() },
+            Line::AccountClosed { name: "a".to_owned() },
+        ],
+        vec![Line::Outcome { charge: 1, outcome }],
+    ] {
+        let folder = Folder::new();
+        let mut ledger = Ledger::open_or_create(&folder.ledger()).unwrap();
+        ledger.log.append(|_: &[Entry<Line>]| Ok::<_, LogError>((lines.clone(), ()))).unwrap();
+        let refused = Ledger::open(&folder.ledger()).unwrap_err();
+        assert!(matches!(refused, LedgerError::Log(LogError::Altered { .. })), "{lines:?}: {refused}");
+    }
+    let folder = Folder::new();
+    Log::open_or_create(&folder.ledger(), &cap("a")).unwrap();
+    assert!(Ledger::open_or_create(&folder.ledger()).is_err(), "the first line names the dataset");
 }
 
 #[test]
@@ -142,11 +336,11 @@ fn two_writers_never_spend_the_same_budget() {
     let folder = Folder::new();
     let path = folder.ledger();
     Ledger::open_or_create(&path).unwrap();
-    // Ten Gaussian releases of mu = 0.1 have mu = 0.316; a cap at mu = 0.2 admits four.
+    // Ten Gaussian releases of mu = 0.1 have mu = 0.316; a cap at mu = 0.21, less an eighth of its delta, admits four (mu = 0.2).
     let event =
         Event::Gaussian { noise_multiplier: NoiseMultiplier::new(20.0).unwrap(), change: Change::Replace };
     let relation = Relation::full(Change::Replace);
-    let cap = Profile::of(&Event::Gdp { mu: Mu::new(0.2001).unwrap() })
+    let cap = Profile::of(&Event::Gdp { mu: Mu::new(0.21).unwrap() })
         .unwrap()
         .epsilon(Delta::new(1e-6).unwrap())
         .upper;

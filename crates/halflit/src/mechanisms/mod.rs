@@ -17,7 +17,7 @@ use halflit_convex::solver::SolverError;
 use halflit_convex::{DomainError, LabelDomain, Loss, RowsError};
 use halflit_noise::{LatticeError, NoiseError, NoiseSource};
 use halflit_privacy::calibrate::{Budget, CalibrationError};
-use halflit_privacy::{Change, Event, ParameterError};
+use halflit_privacy::{Change, Event, ParameterError, PrivateRows, Relation, SensitiveColumns, Unit};
 use halflit_table::{EncodeError, TableError, Unsealed};
 use noisy_gradient::Centre;
 use serde::{Deserialize, Serialize};
@@ -260,6 +260,27 @@ impl Statement {
         }
     }
 
+    /// Checks that a release under this relation can have been made in this way.
+    pub fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
+        match self {
+            Statement::NoisyGradient(statement) => statement.belongs_to(relation),
+            Statement::NoisyStatistics(statement) => {
+                some_column_is_public(relation)?;
+                weights_belong_to(relation, statement.units, statement.total_weight)
+            }
+            Statement::PublicRows(statement) => statement.belongs_to(relation),
+            Statement::RandomizedResponse(_) => {
+                some_column_is_public(relation)?;
+                match relation.unit() {
+                    Unit::Row => Ok(()),
+                    Unit::User { .. } => {
+                        Err(Inconsistency::new("mechanism", "another one: it protects single rows"))
+                    }
+                }
+            }
+        }
+    }
+
     /// The kind of change that the noise was calibrated for.
     pub fn change(&self) -> Option<Change> {
         match self {
@@ -297,6 +318,32 @@ impl Statement {
             Statement::WeightedMean(statement) if statement.noise.is_none() => Numerics::NoNoiseNeeded,
             Statement::WeightedMean(_) => Numerics::ExactLattice,
         }
+    }
+}
+
+/// A mechanism that needs public features cannot have run where all columns are sensitive.
+fn some_column_is_public(relation: &Relation) -> Result<(), Inconsistency> {
+    match relation.sensitive() {
+        SensitiveColumns::Named(_) => Ok(()),
+        SensitiveColumns::All => Err(Inconsistency::new("mechanism", "another one: no column is public")),
+    }
+}
+
+/// Every unit counts 1; next to single rows a public row counts 1, too.
+pub(crate) fn weights_belong_to(
+    relation: &Relation,
+    units: u64,
+    total_weight: f64,
+) -> Result<(), Inconsistency> {
+    let public_weight = total_weight - units as f64;
+    match (relation.private_rows(), relation.unit()) {
+        (PrivateRows::All, _) if public_weight != 0.0 => {
+            Err(Inconsistency::new("total_weight", "the number of units, because no row is public"))
+        }
+        (PrivateRows::Outside(_), Unit::Row) if public_weight.fract() != 0.0 => {
+            Err(Inconsistency::new("total_weight", "the number of units and of public rows"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The certificate: what was promised, what was done, and everything needed to check the one against the other.
 
 use crate::digest::sha256;
-use crate::mechanisms::Statement;
+use crate::mechanisms::{Inconsistency, Statement};
 use halflit_privacy::{
-    AccountingError, Delta, Epsilon, Event, Interval, ParameterError, Profile, ProfilePoint, Relation,
+    AccountingError, Change, Delta, Epsilon, Event, Interval, ParameterError, PrivateRows, Profile,
+    ProfilePoint, Relation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -184,17 +185,26 @@ impl Certificate {
         if self.seal != self.computed_seal() {
             return Err(VerifyError::Seal);
         }
-        self.mechanism.check().map_err(|inconsistency| VerifyError::Mismatch {
+        let inconsistent = |inconsistency: Inconsistency| VerifyError::Mismatch {
             field: inconsistency.field,
             found: "something else".to_owned(),
             expected: inconsistency.expected.to_owned(),
-        })?;
-        let event = self.mechanism.event()?;
-        same("event", &json(&self.event), &json(&event))?;
-        same("sentence", &self.sentence, &self.relation.sentence())?;
+        };
+        self.mechanism.check().map_err(inconsistent)?;
+        self.mechanism.belongs_to(&self.relation).map_err(inconsistent)?;
         if let Some(change) = self.mechanism.change() {
             same("the mechanism's change", &change.to_string(), &self.relation.change().to_string())?;
         }
+        let event = self.mechanism.event()?;
+        same("event", &json(&self.event), &json(&event))?;
+        same("sentence", &self.sentence, &self.relation.sentence())?;
+        same("citation", &self.citation, self.mechanism.citation())?;
+        same("numerics", &json(&self.numerics), &json(&self.mechanism.numerics()))?;
+        for condition in conditions(&self.relation) {
+            let is_there = self.conditions.contains(&condition);
+            same("conditions", if is_there { &condition } else { "nothing of the kind" }, &condition)?;
+        }
+        self.check_names()?;
 
         let profile = Profile::of(&event)?;
         let Guarantee { epsilon, delta, accountant } = self.guarantee;
@@ -202,8 +212,11 @@ impl Certificate {
         at_least("guarantee.epsilon", epsilon, recomputed_epsilon.upper)?;
         at_least("guarantee.accountant.upper", accountant.upper, recomputed_epsilon.upper)?;
         at_least("guarantee.accountant.lower", recomputed_epsilon.upper, accountant.lower)?;
+        same("number of profile points", &self.profile.len().to_string(), &PROFILE_POINTS.to_string())?;
         for point in &self.profile {
-            at_least("profile", point.delta.upper, profile.delta(Epsilon::new(point.epsilon)?).upper)?;
+            let recomputed = profile.delta(Epsilon::new(point.epsilon)?).upper;
+            at_least("profile", point.delta.upper, recomputed)?;
+            at_least("profile", recomputed, point.delta.lower)?;
         }
         for (field, found, expected) in
             [("gdp_mu", self.gdp_mu, profile.gdp_mu()), ("zcdp_rho", self.zcdp_rho, profile.zcdp_rho())]
@@ -217,12 +230,58 @@ impl Certificate {
         if self.randomness == SEEDED_RANDOMNESS {
             return Err(VerifyError::Seeded);
         }
+        same("randomness", &self.randomness, SYSTEM_RANDOMNESS)?;
         Ok(Verified { epsilon, delta, recomputed_epsilon, sentence: self.sentence.clone() })
     }
 }
 
-fn json(event: &Event) -> String {
-    serde_json::to_string(event).unwrap_or_default()
+impl Certificate {
+    /// What names the release has the form of a name. Whether it names this release only the ledger and the model can tell.
+    fn check_names(&self) -> Result<(), VerifyError> {
+        let is_hexadecimal = |text: &str, length: usize| {
+            text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let forms = [
+            ("dataset", &self.dataset, is_hexadecimal(&self.dataset, 32), "32 hexadecimal digits"),
+            (
+                "model_sha256",
+                &self.model_sha256,
+                is_hexadecimal(&self.model_sha256, 64),
+                "64 hexadecimal digits",
+            ),
+        ];
+        for (field, found, is_right, expected) in forms {
+            same(field, if is_right { expected } else { found }, expected)?;
+        }
+        if let Some(digest) = &self.statistics_sha256 {
+            let expected = "64 hexadecimal digits";
+            same("statistics_sha256", if is_hexadecimal(digest, 64) { expected } else { digest }, expected)?;
+        }
+        let charge = self.charge.to_string();
+        same("charge", if self.charge >= 1 { "at least 1" } else { &charge }, "at least 1")
+    }
+}
+
+/// What the promise rests on besides arithmetic, for every release under a relation.
+pub(super) fn conditions(relation: &Relation) -> Vec<String> {
+    let mut conditions = vec![
+        "The table's cells lie in their declared domains, or were mapped into them cell by cell.",
+        "Bounds, value lists, the budget and the choice of public columns and rows were declared without looking at private cells.",
+        "The operating system's randomness is unpredictable.",
+    ];
+    if matches!(relation.private_rows(), PrivateRows::Outside(_)) {
+        conditions.push("The rows marked as public may indeed be known to everyone.");
+    }
+    if relation.change() == Change::ZeroOut {
+        conditions.push(
+            "The number of protected units is a constant of the declaration; the promise hides whether one unit contributes.",
+        );
+    }
+    conditions.into_iter().map(str::to_owned).collect()
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 fn same(field: &'static str, found: &str, expected: &str) -> Result<(), VerifyError> {

@@ -207,7 +207,7 @@ impl Subject<'_> {
             mechanism: statement,
             randomness: if is_seeded { SEEDED_RANDOMNESS } else { SYSTEM_RANDOMNESS }.to_owned(),
             hyperparameters: choices,
-            conditions: conditions(facts),
+            conditions: certificate::conditions(&facts.relation),
             model_sha256: sha256(file),
             statistics_sha256: statistics.map(sha256),
             seal: String::new(),
@@ -221,23 +221,4 @@ fn guarantee(budget: Budget, accountant: Interval) -> Guarantee {
     let Budget { epsilon, delta } =
         if accountant.upper > 0.0 { budget } else { Budget { epsilon: 0.0, delta: 0.0 } };
     Guarantee { epsilon, delta, accountant }
-}
-
-/// What the promise rests on besides arithmetic.
-fn conditions(facts: &PublicFacts) -> Vec<String> {
-    let mut conditions = vec![
-        "The table's cells lie in their declared domains, or were mapped into them cell by cell.".to_owned(),
-        "Bounds, value lists, the budget and the choice of public columns and rows were declared without looking at private cells.".to_owned(),
-        "The operating system's randomness is unpredictable.".to_owned(),
-    ];
-    if facts.public_rows > 0 {
-        conditions.push("The rows marked as public may indeed be known to everyone.".to_owned());
-    }
-    if matches!(facts.relation.change(), halflit_privacy::Change::ZeroOut) {
-        conditions.push(format!(
-            "The number of protected units, {}, is a constant of the declaration; the promise hides whether one unit contributes.",
-            facts.private_units
-        ));
-    }
-    conditions
 }

@@ -5,6 +5,7 @@ use crate::testing::{LOSSES, Story, seeded};
 use halflit_noise::NoiseSource;
 use halflit_privacy::Event;
 use halflit_table::OutOfDomain;
+use serde_json::{Value, json};
 
 fn released(story: &Story, noise: &mut NoiseSource) -> Release {
     let folder = tempfile::tempdir().unwrap();
@@ -100,6 +101,187 @@ fn claims_that_do_not_follow_are_refused_even_under_a_fresh_seal() {
     let mut later = honest.clone();
     later.halflit_certificate = 2;
     assert!(matches!(later.sealed().verify(), Err(VerifyError::Format { found: 2 })));
+}
+
+/// Every leaf of a certificate with the ways in which it is changed: what to put in its place, and where.
+fn tampered(value: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    let mut stack = vec![(String::new(), value)];
+    while let Some((pointer, node)) = stack.pop() {
+        let mut put = |new: Value| {
+            let mut changed = value.clone();
+            *changed.pointer_mut(&pointer).unwrap() = new;
+            found.push((pointer.clone(), changed));
+        };
+        match node {
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    stack.push((format!("{pointer}/{key}"), field));
+                }
+            }
+            Value::Array(items) => {
+                stack.extend((0..items.len()).map(|index| (format!("{pointer}/{index}"), &items[index])));
+                let mut fewer = items.clone();
+                if fewer.pop().is_some() {
+                    put(Value::Array(fewer));
+                }
+            }
+            Value::Null => put(json!(0.25)),
+            Value::Bool(flag) => put(json!(!flag)),
+            Value::String(text) => {
+                put(json!(format!("{text} ")));
+                put(json!(""));
+            }
+            Value::Number(number) => {
+                let value = number.as_f64().unwrap();
+                let numbers = [0.5 * value, 2.0 * value + 1e-3, -value - 1.0];
+                for changed in numbers {
+                    let is_whole = number.is_i64() || number.is_u64();
+                    put(if is_whole { json!(changed.round() as i64) } else { json!(changed) });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where a changed text is no longer a certificate at all, that is a refusal, too.
+fn read(value: &Value) -> Option<Certificate> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+fn certificates() -> Vec<Certificate> {
+    [
+        Story::new(80),
+        Story { zero_out: true, by_user: true, ..Story::new(80) },
+        Story { by_user: true, public: vec!["x"], public_rows: true, ..Story::new(80) },
+        Story { public_rows: true, ..Story::new(3000) },
+    ]
+    .map(|story| released(&story, &mut NoiseSource::from_os().unwrap()).certificate)
+    .to_vec()
+}
+
+#[test]
+fn every_changed_field_breaks_the_seal() {
+    for honest in certificates() {
+        let value = serde_json::to_value(&honest).unwrap();
+        let (mut changed, mut fields) = (0, std::collections::BTreeSet::new());
+        for (pointer, tampered) in tampered(&value) {
+            let Some(certificate) = read(&tampered) else { continue };
+            if certificate == honest {
+                assert!(tampered == value, "{pointer}: a change that is not read");
+                continue;
+            }
+            assert!(certificate.verify().is_err(), "{pointer}");
+            changed += 1;
+            fields.insert(pointer);
+        }
+        assert!(changed > 100 && fields.len() > 60, "{changed} {}", fields.len());
+    }
+}
+
+/// A forger who computes a new seal: every field that follows from others is checked against them. Listed are the fields that say nothing about
+/// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
+#[test]
+fn every_field_that_follows_from_others_is_recomputed() {
+    const FREE: [&str; 13] = [
+        "/software",
+        "/charged_at",
+        // Computed anew by the forger.
+        "/seal",
+        "/charge",
+        "/hyperparameters",
+        "/mechanism/step_size",
+        "/mechanism/momentum",
+        "/mechanism/regularization",
+        "/mechanism/radius",
+        "/mechanism/rows",
+        // An optional claim may be left out, but not made up: see below.
+        "/gdp_mu",
+        "/zcdp_rho",
+        // How many public rows there are beside the units.
+        "/mechanism/total_weight",
+    ];
+    for honest in certificates() {
+        honest.verify().unwrap();
+        let value = serde_json::to_value(&honest).unwrap();
+        for (pointer, tampered) in tampered(&value) {
+            let Some(certificate) = read(&tampered) else { continue };
+            if FREE.contains(&pointer.as_str()) || certificate == honest {
+                continue;
+            }
+            let is_weaker = is_weaker_claim(&pointer, &value, &tampered);
+            let verified = certificate.sealed().verify();
+            assert_eq!(verified.is_ok(), is_weaker, "{pointer}: {:?}", tampered.pointer(&pointer));
+        }
+    }
+}
+
+/// A larger epsilon or delta, or a smaller lower end, promises less.
+fn is_weaker_claim(pointer: &str, honest: &Value, tampered: &Value) -> bool {
+    let number = |value: &Value| value.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    let (before, after) = (number(honest), number(tampered));
+    let is_claim = pointer.starts_with("/guarantee/") || pointer.starts_with("/profile/");
+    if pointer.ends_with("/lower") {
+        return is_claim && after < before;
+    }
+    // Delta of the guarantee must stay a probability.
+    is_claim && after > before && !(pointer == "/guarantee/delta" && after >= 1.0)
+}
+
+#[test]
+fn optional_claims_cannot_be_made_up_or_lowered() {
+    for honest in certificates() {
+        for (mu, rho) in [(Some(1e-3), honest.zcdp_rho), (honest.gdp_mu, Some(1e-6))] {
+            let is_free = honest.gdp_mu == Some(0.0);
+            let forged = Certificate { gdp_mu: mu, zcdp_rho: rho, ..honest.clone() }.sealed();
+            assert_eq!(forged.verify().is_ok(), is_free, "{mu:?} {rho:?}");
+        }
+        Certificate { gdp_mu: None, zcdp_rho: None, ..honest }.sealed().verify().unwrap();
+    }
+}
+
+/// Statements that cannot belong to their relation, each under a fresh seal and with the right sentence.
+#[test]
+fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
+    use crate::mechanisms::Statement;
+    use halflit_privacy::{Change, PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
+    let under = |mut certificate: Certificate, relation: Relation| {
+        certificate.sentence = relation.sentence();
+        certificate.conditions = certificate::conditions(&relation);
+        certificate.relation = relation;
+        certificate.sealed().verify()
+    };
+    let outside = || PrivateRows::Outside(PublicRows::new("consent", ["yes"]).unwrap());
+    let mismatch = |verified: Result<Verified, VerifyError>, wanted: &str| match verified {
+        Err(VerifyError::Mismatch { field, .. }) => assert_eq!(field, wanted),
+        other => panic!("{wanted}: {other:?}"),
+    };
+    // A midrange centre has nothing to stand on where all columns are sensitive.
+    let labels = released(
+        &Story { public: vec!["x", "u", "c"], ..Story::new(80) },
+        &mut NoiseSource::from_os().unwrap(),
+    )
+    .certificate;
+    labels.verify().unwrap();
+    mismatch(under(labels.clone(), Relation::full(Change::Replace)), "centre");
+    // Weights: without public rows the units are all there is.
+    let mut heavier = labels.clone();
+    if let Statement::NoisyGradient(statement) = &mut heavier.mechanism {
+        statement.total_weight += 10.0;
+    }
+    mismatch(under(heavier.clone(), labels.relation.clone()), "total_weight");
+    let named = SensitiveColumns::named(["y"]).unwrap();
+    let with_public = Relation::new(Unit::Row, named, outside(), Change::Replace).unwrap();
+    under(heavier.clone(), with_public.clone()).unwrap();
+    if let Statement::NoisyGradient(statement) = &mut heavier.mechanism {
+        statement.total_weight += 0.5;
+    }
+    mismatch(under(heavier, with_public), "total_weight");
+    // Training on public rows where there are none.
+    let free = certificates().pop().unwrap();
+    assert!(matches!(free.mechanism, Statement::PublicRows(_)), "{:?}", free.mechanism);
+    mismatch(under(free, Relation::full(Change::Replace)), "mechanism");
 }
 
 #[test]

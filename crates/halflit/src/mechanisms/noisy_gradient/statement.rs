@@ -1,9 +1,11 @@
 //! What a certificate says about the mechanism: enough for anyone to rebuild its event and check its numbers.
 
 use super::Centre;
-use crate::mechanisms::Inconsistency;
+use crate::mechanisms::{Inconsistency, weights_belong_to};
 use halflit_noise::Probability;
-use halflit_privacy::{Change, Event, NoiseMultiplier, ParameterError, SamplingRate};
+use halflit_privacy::{
+    Change, Event, NoiseMultiplier, ParameterError, Relation, SamplingRate, SensitiveColumns,
+};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 
@@ -79,8 +81,10 @@ impl Statement {
         // s B <= 2^k: both factors are rounded up by one step, so an honest product never fails by rounding alone.
         let scale = (1u64 << self.lattice_bits) as f64;
         let honest = (self.noise_multiplier.next_down() * (self.lattice_radius as f64).next_down()) <= scale;
-        if !(self.noise_multiplier.is_finite() && honest) {
-            return Err(Inconsistency::new("noise_multiplier", "at most 2^lattice_bits / lattice_radius"));
+        // And not much less: it is that quotient, rounded down.
+        let is_quotient = self.noise_multiplier * self.lattice_radius as f64 >= scale * (1.0 - 1e-9);
+        if !(self.noise_multiplier.is_finite() && honest && is_quotient) {
+            return Err(Inconsistency::new("noise_multiplier", "2^lattice_bits / lattice_radius"));
         }
         let expected = self.clip_norm * self.noise_multiplier;
         // B is a whole number, so the real noise is up to one part in B above clip norm times multiplier.
@@ -91,7 +95,28 @@ impl Statement {
         if !(self.total_weight.is_finite() && self.total_weight >= self.units as f64) {
             return Err(Inconsistency::new("total_weight", "at least the number of units"));
         }
+        if self.units == 0 {
+            return Err(Inconsistency::new("units", "at least 1"));
+        }
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        if !is_positive(self.step_size) || !(0.0..1.0).contains(&self.momentum) {
+            return Err(Inconsistency::new("step_size", "above 0, with a momentum from 0 to below 1"));
+        }
+        if !(self.regularization.is_finite() && self.regularization >= 0.0) {
+            return Err(Inconsistency::new("regularization", "a finite number of at least 0"));
+        }
+        if !self.radius.is_none_or(is_positive) {
+            return Err(Inconsistency::new("radius", "a finite number above 0, or absent"));
+        }
         Ok(())
+    }
+
+    /// Checks that a run under this relation can have been like this.
+    pub fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
+        if self.centre == Centre::Midrange && *relation.sensitive() == SensitiveColumns::All {
+            return Err(Inconsistency::new("centre", "zero, because no column is public"));
+        }
+        weights_belong_to(relation, self.units, self.total_weight)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::plan::Summary;
 use crate::problem::Problem;
 use halflit_convex::solver::{self, ProblemSpec};
 use halflit_convex::{Domain, Loss, Rows};
+use halflit_privacy::{PrivateRows, Relation};
 use halflit_table::Regularization;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +64,27 @@ pub struct Statement {
 
 impl Statement {
     pub(crate) fn check(&self) -> Result<(), Inconsistency> {
-        if self.rows > 0 { Ok(()) } else { Err(Inconsistency::new("rows", "at least 1")) }
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        if self.rows == 0 {
+            return Err(Inconsistency::new("rows", "at least 1"));
+        }
+        if !is_positive(self.regularization) {
+            return Err(Inconsistency::new("regularization", "a finite number above 0"));
+        }
+        if !self.radius.is_none_or(is_positive) {
+            return Err(Inconsistency::new("radius", "a finite number above 0, or absent"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the relation has public rows at all.
+    pub(crate) fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
+        match relation.private_rows() {
+            PrivateRows::Outside(_) => Ok(()),
+            PrivateRows::All => {
+                Err(Inconsistency::new("mechanism", "another one: the relation has no public rows"))
+            }
+        }
     }
 }
 
