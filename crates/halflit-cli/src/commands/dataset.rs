@@ -89,8 +89,10 @@ impl EncodedDataset {
     }
 }
 
-/// The ledger that belongs to a data file unless told otherwise.
+/// The ledger that belongs to a data file unless told otherwise. A link to the data is the data: another name is no new budget.
 pub fn default_ledger(data: &Path) -> PathBuf {
+    let real = if data.is_symlink() { data.canonicalize().ok() } else { None };
+    let data = real.as_deref().unwrap_or(data);
     beside(data, &format!("{}.ledger", stem(data)))
 }
 
@@ -114,4 +116,22 @@ fn stem(data: &Path) -> String {
     let name = data.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let stem = name.trim_start_matches('.').split('.').next().unwrap_or("").to_owned();
     if stem.is_empty() { "data".to_owned() } else { stem }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_the_data_has_the_ledger_of_the_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("patients.csv");
+        std::fs::write(&data, "a\n1\n").unwrap();
+        let link = folder.path().join("copy.csv");
+        std::os::unix::fs::symlink(&data, &link).unwrap();
+        let ledger = default_ledger(&link);
+        assert_eq!(ledger.file_name(), default_ledger(&data).file_name());
+        assert_eq!(ledger.parent().unwrap(), folder.path().canonicalize().unwrap());
+        assert_eq!(default_ledger(Path::new("patients.csv.gz")), Path::new("patients.ledger"));
+    }
 }

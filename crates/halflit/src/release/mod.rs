@@ -4,6 +4,8 @@ mod certificate;
 mod errors;
 pub(crate) mod mean_report;
 mod model;
+#[cfg(test)]
+mod outside;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,156 @@
+//! What leaves the program is the same for neighbours: plans, prices, statements, prints. Only the noisy weights may differ.
+
+use crate::Problem;
+use crate::ledger::Ledger;
+use crate::plan::{Plans, Request};
+use crate::testing::Story;
+use halflit_noise::{NoiseSource, Probability};
+use halflit_table::{Declaration, Declared, OutOfDomain};
+
+/// The problem of a story whose declaration says that there are this many units, whatever the table has.
+fn problem(story: &Story, units: u64) -> Problem {
+    let mut text = String::new();
+    for line in story.declaration().lines() {
+        match line.split_once(" = ") {
+            Some((key @ ("rows" | "users"), _)) => text.push_str(&format!("{key} = {units}\n")),
+            _ => text.push_str(&format!("{line}\n")),
+        }
+    }
+    let declaration = Declaration::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+    let declared = Declared::bind(declaration, story.cells.table_for(story.loss)).unwrap();
+    Problem::pose(declared, OutOfDomain::Refuse).unwrap()
+}
+
+/// Everything that planning shows or keeps: facts, candidates, the chosen plan with all its fields, event and statement.
+fn seen(story: &Story, sampling_rate: Option<Probability>) -> String {
+    let problem = problem(story, 200);
+    let facts = serde_json::to_string(problem.facts()).unwrap();
+    let request = Request { sampling_rate, steps: Some(6), ..Request::default() };
+    let plans = Plans::new(problem, &request).unwrap();
+    let summaries: Vec<String> =
+        plans.summaries().map(|summary| serde_json::to_string(summary).unwrap()).collect();
+    let plan = plans.best().unwrap();
+    let statement = serde_json::to_string(&plan.mechanism.statement(plan.problem())).unwrap();
+    format!("{facts}\n{summaries:?}\n{plan:?}\n{statement}")
+}
+
+/// A private row of a user with other private rows.
+fn some_row(story: &Story) -> usize {
+    let cells = &story.cells;
+    let rows_of = |user: &String| cells.user.iter().filter(|other| *other == user).count();
+    let is_it = |&row: &usize| cells.consent[row] == "no" && rows_of(&cells.user[row]) > 1;
+    (10..cells.x.len()).find(is_it).expect("some user has several private rows")
+}
+
+fn without_rows(story: &Story, is_gone: impl Fn(usize) -> bool) -> Story {
+    fn kept<T: Clone>(cells: &[T], is_gone: &impl Fn(usize) -> bool) -> Vec<T> {
+        (0..cells.len()).filter(|&row| !is_gone(row)).map(|row| cells[row].clone()).collect()
+    }
+    let mut other = story.clone();
+    let cells = &story.cells;
+    other.cells.x = kept(&cells.x, &is_gone);
+    other.cells.u = kept(&cells.u, &is_gone);
+    other.cells.c = kept(&cells.c, &is_gone);
+    other.cells.y = kept(&cells.y, &is_gone);
+    other.cells.user = kept(&cells.user, &is_gone);
+    other.cells.consent = kept(&cells.consent, &is_gone);
+    other
+}
+
+/// The neighbours of a story under its own relation: one unit with other sensitive cells; where that is a secret, with one
+/// row less; where it may vanish, without the unit.
+fn neighbours(story: &Story) -> Vec<Story> {
+    let (cells, changed) = (&story.cells, some_row(story));
+    let is_unit =
+        |row: usize| if story.by_user { cells.user[row] == cells.user[changed] } else { row == changed };
+    let mut replaced = story.clone();
+    let is_sensitive = |column: &str| !story.public.contains(&column);
+    for row in (0..cells.x.len()).filter(|&row| is_unit(row)) {
+        if is_sensitive("x") {
+            replaced.cells.x[row] = 3.0;
+        }
+        if is_sensitive("u") {
+            replaced.cells.u[row] = 0.0;
+        }
+        if is_sensitive("c") {
+            replaced.cells.c[row] = if cells.c[row] == "a" { "b" } else { "a" }.to_owned();
+        }
+        if is_sensitive("y") {
+            replaced.cells.y[row] = if cells.y[row] == "no" { "yes" } else { "no" }.to_owned();
+        }
+    }
+    let mut neighbours = vec![replaced];
+    let everything_is_sensitive = story.public.is_empty();
+    if everything_is_sensitive && story.by_user {
+        neighbours.push(without_rows(story, |row| row == changed));
+    }
+    if everything_is_sensitive && story.zero_out {
+        neighbours.push(without_rows(story, is_unit));
+    }
+    neighbours
+}
+
+fn stories() -> Vec<Story> {
+    let mut stories = Vec::new();
+    for public in [vec![], vec!["x"], vec!["x", "u", "c"], vec!["y"]] {
+        for by_user in [false, true] {
+            for zero_out in [false, true] {
+                for public_rows in [false, true] {
+                    let public = public.clone();
+                    stories.push(Story { by_user, zero_out, public_rows, public, ..Story::new(120) });
+                }
+            }
+        }
+    }
+    stories
+}
+
+#[test]
+fn plans_of_neighbours_are_the_same_to_the_last_bit() {
+    let mut compared = 0;
+    for story in stories() {
+        // Calibrating sampled steps takes a while: where the most is secret.
+        let sampled = story.public.is_empty().then(|| Some(Probability::new(1, 8).unwrap()));
+        for rate in [None].into_iter().chain(sampled) {
+            let reference = seen(&story, rate);
+            for neighbour in neighbours(&story) {
+                assert_eq!(seen(&neighbour, rate), reference, "{:?}", story.public);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 50, "{compared}");
+    // Power: under replace the number of rows is public, and it shows.
+    let story = Story::new(120);
+    let changed = some_row(&story);
+    assert_ne!(seen(&without_rows(&story, |row| row == changed), None), seen(&story, None));
+}
+
+/// Zero-out of all columns: with no private unit in the file at all the run goes through and the certificate is the one of any other table.
+#[test]
+fn nobody_at_home_looks_like_everybody_at_home() {
+    for by_user in [false, true] {
+        for sampling_rate in [None, Some(Probability::new(1, 8).unwrap())] {
+            let full = Story { by_user, zero_out: true, public_rows: true, ..Story::new(120) };
+            let empty = without_rows(&full, |row| full.cells.consent[row] == "no");
+            assert!(!empty.cells.x.is_empty() && empty.cells.consent.iter().all(|consent| consent == "yes"));
+            let released = |story: &Story| {
+                let folder = tempfile::tempdir().unwrap();
+                let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+                let request = Request {
+                    sampling_rate,
+                    mechanism: Some("noisy_gradient".to_owned()),
+                    steps: Some(4),
+                    ..Request::default()
+                };
+                let plan = Plans::new(problem(story, 200), &request).unwrap().best().unwrap();
+                let charged = ledger.charge(plan).unwrap();
+                let output = charged.run(&mut NoiseSource::from_os().unwrap(), &mut ()).unwrap();
+                let release = output.release(&[]).unwrap();
+                release.certificate.verify().unwrap();
+                serde_json::to_string(&release.certificate.mechanism).unwrap()
+            };
+            assert_eq!(released(&full), released(&empty));
+        }
+    }
+}
