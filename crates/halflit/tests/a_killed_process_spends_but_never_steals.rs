@@ -180,7 +180,7 @@ fn no_charge_is_lost_and_nothing_is_released_uncharged() {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
         let awaited = ["planned", "charged ", "released "][(kill % 3) as usize];
         let mut seen: Vec<String> = Vec::new();
-        while let Some(line) = lines.next() {
+        for line in lines.by_ref() {
             let is_awaited = line.contains(awaited);
             seen.push(line);
             if is_awaited {

@@ -20,10 +20,9 @@ impl Folder {
 
 fn plan(story: &Story, epsilon: f64) -> Plan {
     let budget = Some(Budget { epsilon, delta: 1e-6 });
-    Plans::new(story.problem(), &Request { budget, steps: Some(4), ..Request::default() })
-        .unwrap()
-        .best()
-        .unwrap()
+    let mechanism = Some("noisy_gradient".to_owned());
+    let request = Request { budget, mechanism, steps: Some(4), ..Request::default() };
+    Plans::new(story.problem(), &request).unwrap().best().unwrap()
 }
 
 fn labels_only() -> Story {

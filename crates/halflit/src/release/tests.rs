@@ -1,5 +1,6 @@
 use super::*;
 use crate::ledger::Ledger;
+use crate::mechanisms::Statement;
 use crate::plan::{Plans, Request};
 use crate::testing::{LOSSES, Story, seeded};
 use halflit_noise::NoiseSource;
@@ -8,12 +9,15 @@ use halflit_table::OutOfDomain;
 use serde_json::{Value, json};
 
 fn released(story: &Story, noise: &mut NoiseSource) -> Release {
+    released_by(None, story, noise)
+}
+
+fn released_by(mechanism: Option<&str>, story: &Story, noise: &mut NoiseSource) -> Release {
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
-    let plan = Plans::new(story.problem(), &Request { steps: Some(5), ..Request::default() })
-        .unwrap()
-        .best()
-        .unwrap();
+    let mechanism = mechanism.map(str::to_owned);
+    let request = Request { mechanism, steps: Some(5), ..Request::default() };
+    let plan = Plans::new(story.problem(), &request).unwrap().best().unwrap();
     let output = ledger.charge(plan).unwrap().run(noise, &mut ()).unwrap();
     output.release(&ledger.overview().unwrap().accounts).unwrap()
 }
@@ -80,12 +84,12 @@ fn claims_that_do_not_follow_are_refused_even_under_a_fresh_seal() {
         ("sentence", |c| c.sentence = "Nobody can learn anything.".to_owned()),
         ("event", |c| c.event = Event::Composed(vec![])),
         ("event", |c| {
-            if let crate::mechanisms::Statement::NoisyGradient(statement) = &mut c.mechanism {
+            if let Statement::NoisyGradient(statement) = &mut c.mechanism {
                 statement.steps -= 1;
             }
         }),
         ("noise_multiplier", |c| {
-            if let crate::mechanisms::Statement::NoisyGradient(statement) = &mut c.mechanism {
+            if let Statement::NoisyGradient(statement) = &mut c.mechanism {
                 statement.noise_multiplier *= 2.0;
             }
         }),
@@ -150,14 +154,20 @@ fn read(value: &Value) -> Option<Certificate> {
     serde_json::from_value(value.clone()).ok()
 }
 
+/// One of every mechanism, and of several relations.
 fn certificates() -> Vec<Certificate> {
+    let labels = || Story { public: vec!["x", "u", "c"], ..Story::new(80) };
     [
-        Story::new(80),
-        Story { zero_out: true, by_user: true, ..Story::new(80) },
-        Story { by_user: true, public: vec!["x"], public_rows: true, ..Story::new(80) },
-        Story { public_rows: true, ..Story::new(3000) },
+        ("noisy_gradient", Story::new(80)),
+        ("noisy_gradient", Story { zero_out: true, by_user: true, ..Story::new(80) }),
+        ("noisy_gradient", Story { by_user: true, public: vec!["x"], public_rows: true, ..Story::new(80) }),
+        ("noisy_statistics", labels()),
+        ("randomized_response", labels()),
+        ("public_rows", Story { public_rows: true, ..Story::new(300) }),
     ]
-    .map(|story| released(&story, &mut NoiseSource::from_os().unwrap()).certificate)
+    .map(|(mechanism, story)| {
+        released_by(Some(mechanism), &story, &mut NoiseSource::from_os().unwrap()).certificate
+    })
     .to_vec()
 }
 
@@ -176,7 +186,7 @@ fn every_changed_field_breaks_the_seal() {
             changed += 1;
             fields.insert(pointer);
         }
-        assert!(changed > 100 && fields.len() > 60, "{changed} {}", fields.len());
+        assert!(changed > 100 && fields.len() > 50, "{changed} {}", fields.len());
     }
 }
 
@@ -184,7 +194,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 13] = [
+    const FREE: [&str; 16] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -196,6 +206,10 @@ fn every_field_that_follows_from_others_is_recomputed() {
         "/mechanism/regularization",
         "/mechanism/radius",
         "/mechanism/rows",
+        "/mechanism/coordinates",
+        "/statistics_sha256",
+        // How many people gave a randomized answer, or stand beside public rows: it changes the promise to nobody.
+        "/mechanism/units",
         // An optional claim may be left out, but not made up: see below.
         "/gdp_mu",
         "/zcdp_rho",
@@ -207,16 +221,17 @@ fn every_field_that_follows_from_others_is_recomputed() {
         let value = serde_json::to_value(&honest).unwrap();
         for (pointer, tampered) in tampered(&value) {
             let Some(certificate) = read(&tampered) else { continue };
-            if FREE.contains(&pointer.as_str()) || certificate == honest {
+            let units_are_free = matches!(honest.mechanism, Statement::RandomizedResponse(_))
+                || matches!(honest.relation.private_rows(), halflit_privacy::PrivateRows::Outside(_));
+            let is_free =
+                FREE.contains(&pointer.as_str()) && (units_are_free || pointer != "/mechanism/units");
+            if is_free || certificate == honest {
                 continue;
             }
             let verified = certificate.sealed().verify();
-            match is_weaker_claim(&pointer, &value, &tampered) {
-                Some(is_weaker) => {
-                    assert_eq!(verified.is_ok(), is_weaker, "{pointer}: {:?}", tampered.pointer(&pointer))
-                }
-                // Weaker, but no longer of one piece with the lower end beside it: either answer will do.
-                None => {}
+            // None: weaker, but no longer of one piece with the lower end beside it; either answer will do.
+            if let Some(is_weaker) = is_weaker_claim(&pointer, &value, &tampered) {
+                assert_eq!(verified.is_ok(), is_weaker, "{pointer}: {:?}", tampered.pointer(&pointer));
             }
         }
     }
@@ -252,7 +267,6 @@ fn optional_claims_cannot_be_made_up_or_lowered() {
 /// Statements that cannot belong to their relation, each under a fresh seal and with the right sentence.
 #[test]
 fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
-    use crate::mechanisms::Statement;
     use halflit_privacy::{Change, PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
     let under = |mut certificate: Certificate, relation: Relation| {
         certificate.sentence = relation.sentence();
@@ -266,13 +280,21 @@ fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
         other => panic!("{wanted}: {other:?}"),
     };
     // A midrange centre has nothing to stand on where all columns are sensitive.
-    let labels = released(
-        &Story { public: vec!["x", "u", "c"], ..Story::new(80) },
-        &mut NoiseSource::from_os().unwrap(),
-    )
-    .certificate;
+    let labels_by = |mechanism: &str| {
+        let story = Story { public: vec!["x", "u", "c"], ..Story::new(80) };
+        released_by(Some(mechanism), &story, &mut NoiseSource::from_os().unwrap()).certificate
+    };
+    let labels = labels_by("noisy_gradient");
     labels.verify().unwrap();
     mismatch(under(labels.clone(), Relation::full(Change::Replace)), "centre");
+    // Nor have label statistics, and randomized labels are not randomized users.
+    for mechanism in ["noisy_statistics", "randomized_response"] {
+        mismatch(under(labels_by(mechanism), Relation::full(Change::Replace)), "mechanism");
+    }
+    let users = Unit::User { id_column: "user".to_owned() };
+    let users =
+        Relation::new(users, SensitiveColumns::named(["y"]).unwrap(), PrivateRows::All, Change::Replace);
+    mismatch(under(labels_by("randomized_response"), users.unwrap()), "mechanism");
     // Weights: without public rows the units are all there is.
     let mut heavier = labels.clone();
     if let Statement::NoisyGradient(statement) = &mut heavier.mechanism {
