@@ -271,13 +271,9 @@ impl Statement {
             Statement::PublicRows(statement) => statement.belongs_to(relation),
             Statement::RandomizedResponse(_) => {
                 some_column_is_public(relation)?;
-                match relation.unit() {
-                    Unit::Row => Ok(()),
-                    Unit::User { .. } => {
-                        Err(Inconsistency::new("mechanism", "another one: it protects single rows"))
-                    }
-                }
+                units_are_rows(relation)
             }
+            Statement::BeliefUpdates(_) => units_are_rows(relation),
         }
     }
 
@@ -326,6 +322,14 @@ fn some_column_is_public(relation: &Relation) -> Result<(), Inconsistency> {
     match relation.sensitive() {
         SensitiveColumns::Named(_) => Ok(()),
         SensitiveColumns::All => Err(Inconsistency::new("mechanism", "another one: no column is public")),
+    }
+}
+
+/// A mechanism that protects single rows says nothing about users.
+fn units_are_rows(relation: &Relation) -> Result<(), Inconsistency> {
+    match relation.unit() {
+        Unit::Row => Ok(()),
+        Unit::User { .. } => Err(Inconsistency::new("mechanism", "another one: it protects single rows")),
     }
 }
 
