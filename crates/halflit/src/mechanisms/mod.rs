@@ -274,6 +274,14 @@ impl Statement {
                 units_are_rows(relation)
             }
             Statement::BeliefUpdates(_) => units_are_rows(relation),
+            // A message is private whatever the sender's row was before.
+            Statement::Local(_) => Ok(()),
+            Statement::WeightedMean(statement) => match relation.private_rows() {
+                PrivateRows::All if statement.public_rows > 0 => {
+                    Err(Inconsistency::new("public_rows", "0, because no row is public"))
+                }
+                _ => Ok(()),
+            },
         }
     }
 
