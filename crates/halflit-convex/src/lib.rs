@@ -9,6 +9,7 @@ mod double;
 pub mod kernel;
 pub mod loss;
 mod math;
+pub mod perceptron;
 mod rows;
 pub mod solver;
 #[cfg(test)]

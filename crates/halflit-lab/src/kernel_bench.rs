@@ -118,26 +118,26 @@ pub fn run(args: Args) -> Outcome {
     Ok(())
 }
 
-fn pool(threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
+pub fn pool(threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build()
 }
 
 /// Rows with their labels, made by a formula.
-struct Table {
-    rows: Rows,
-    labels: Vec<f64>,
+pub struct Table {
+    pub rows: Rows,
+    pub labels: Vec<f64>,
     bytes_per_row: usize,
 }
 
 /// A scrambled counter: data for timing, not for anything random.
-fn scramble(index: u64) -> u64 {
+pub fn scramble(index: u64) -> u64 {
     let z = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     z ^ (z >> 32)
 }
 
 impl Table {
-    fn dense(rows: usize, columns: usize) -> Result<Self, Box<dyn std::error::Error>> {
+    pub fn dense(rows: usize, columns: usize) -> Result<Self, Box<dyn std::error::Error>> {
         let value = |index: usize| (scramble(index as u64) % 32_769) as i32 - i32::from(FEATURE_SCALE);
         let values: Vec<i16> = (0..rows * columns).into_par_iter().map(|index| value(index) as i16).collect();
         Ok(Table {

@@ -7,11 +7,13 @@ mod accounting_bench;
 mod adult;
 mod csv_bench;
 mod datasets;
+mod dpsgd_bench;
 mod kernel_bench;
 mod local_bench;
 mod means;
 mod noise_bench;
 mod peers;
+mod perceptron_bench;
 mod sample;
 mod solver_check;
 
@@ -33,6 +35,8 @@ enum Experiment {
     AccountingBench(accounting_bench::Args),
     KernelBench(kernel_bench::Args),
     SolverCheck(solver_check::Args),
+    DpsgdBench(dpsgd_bench::Args),
+    PerceptronBench(perceptron_bench::Args),
     CsvBench(csv_bench::Args),
     LocalBench(local_bench::Args),
     Figure12(means::FigureArgs),
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Experiment::Figure13(args) => means::figure(args, 13, 1000),
         Experiment::Figure14(args) => means::figure(args, 14, 2000),
         Experiment::MeanCheck(args) => means::check(args),
+        Experiment::DpsgdBench(args) => dpsgd_bench::run(args),
+        Experiment::PerceptronBench(args) => perceptron_bench::run(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
     };

@@ -53,7 +53,7 @@ pub(crate) fn clip_to_norm(vector: &mut [i64], limit: u64) {
 }
 
 /// The smallest integer whose square is at least `square`, for `square` below 2^124.
-fn ceil_sqrt(square: u128) -> u64 {
+pub(crate) fn ceil_sqrt(square: u128) -> u64 {
     let root = square.isqrt();
     (if root * root < square { root + 1 } else { root }) as u64
 }

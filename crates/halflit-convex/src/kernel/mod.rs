@@ -14,11 +14,11 @@ mod beliefs;
 mod beliefs_glm;
 mod beliefs_plain;
 mod block;
-mod clamp;
-mod lanes;
-mod pass;
+pub(crate) mod clamp;
+pub(crate) mod lanes;
+pub(crate) mod pass;
 mod units;
-mod weights;
+pub(crate) mod weights;
 
 pub use beliefs::{BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, VectorQuery};
 pub use beliefs_glm::{BeliefRows, GradientQuery, SensitiveValues};

@@ -74,7 +74,7 @@ pub(super) fn limits(rows: &Rows, bound: u64) -> Vec<u32> {
 }
 
 /// count * bound < 2^62.
-pub(super) fn check_overflow(count: usize, bound: u64) -> Result<(), KernelError> {
+pub(crate) fn check_overflow(count: usize, bound: u64) -> Result<(), KernelError> {
     match (count as u64).checked_mul(bound) {
         Some(total) if total < SUM_LIMIT => Ok(()),
         _ => Err(KernelError::Overflow { count, bound }),
@@ -84,7 +84,7 @@ pub(super) fn check_overflow(count: usize, bound: u64) -> Result<(), KernelError
 /// Sums integer vectors over ranges of `0..count`, on the current thread pool when the work is worth it.
 ///
 /// Integers: the way the range is cut cannot change the result.
-pub(super) fn in_parallel(
+pub(crate) fn in_parallel(
     count: usize,
     work_per_item: usize,
     sum_range: impl Fn(usize, usize) -> Vec<i64> + Sync,
@@ -106,7 +106,7 @@ pub(super) fn in_parallel(
 }
 
 /// total += part. The up-front bound excludes overflow; wrapping keeps the loop in vectors.
-pub(super) fn add_into(total: &mut [i64], part: &[i64]) {
+pub(crate) fn add_into(total: &mut [i64], part: &[i64]) {
     for (total, &part) in total.iter_mut().zip(part) {
         *total = total.wrapping_add(part);
     }
