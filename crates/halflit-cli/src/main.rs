@@ -1,6 +1,16 @@
 //! The `halflit` command: every subcommand is one file in `commands/`.
 #![forbid(unsafe_code)]
 
+/// Like the standard macro, but through [`say`]. Defined before the modules, so that all of them use it.
+macro_rules! println {
+    ($($words:tt)*) => { $crate::say(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// The same without the end of the line.
+macro_rules! print {
+    ($($words:tt)*) => { $crate::say(format_args!($($words)*)) };
+}
+
 mod commands;
 mod failure;
 mod files;
@@ -73,6 +83,18 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
+    }
+}
+
+/// Prints on standard output. A reader that has seen enough (`| head`) is no failure; a full disk is.
+fn say(words: std::fmt::Arguments) {
+    use std::io::{ErrorKind, Write};
+    match std::io::stdout().write_fmt(words) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: standard output cannot be written: {error}");
+            std::process::exit(1);
+        }
+        _ => {}
     }
 }
 

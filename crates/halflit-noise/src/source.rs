@@ -31,6 +31,7 @@ impl ProcessId {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     System(ProcessId),
+    #[cfg(any(test, feature = "test-seed"))]
     TestSeed,
     Rehearsal,
 }

@@ -13,6 +13,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "halflit", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "halflit", &mut script);
+    print!("{}", String::from_utf8_lossy(&script));
     Ok(())
 }

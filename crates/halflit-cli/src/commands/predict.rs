@@ -5,7 +5,6 @@ use halflit::figures::about;
 use halflit::release::Predictions;
 use halflit::table::{OutOfDomain, Table};
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -53,8 +52,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))?,
         // With --evaluate or --json alone the numbers are what was asked for.
         None if !json && !args.evaluate => {
-            let written = std::io::stdout().write_all(csv.as_bytes());
-            written.or_else(quiet_if_pipe_closed).map_err(Failure::failed)?;
+            print!("{csv}");
         }
         None => {}
     }
@@ -88,11 +86,6 @@ pub fn read_model(path: &std::path::Path) -> Result<Model, Failure> {
     })?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::BadInput(format!("{} is not a halflit model: {error}", path.display())))
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn quiet_if_pipe_closed(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
 }
 
 fn as_csv(predictions: &Predictions, label: &str) -> String {

@@ -1,5 +1,6 @@
 use crate::Desk;
 use serde_json::Value;
+use std::process::Stdio;
 
 /// Every command, and every command below a command, as the help lists them.
 fn commands(desk: &Desk, above: &str) -> Vec<String> {
@@ -88,5 +89,21 @@ fn shells_get_their_completions() {
         for word in ["calibrate", "poisson-gaussian", "zero-out", "sampling-rate"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let desk = Desk::new(1);
+    for words in [
+        "completions bash",
+        "account gaussian --noise-multiplier 2 --change replace --delta 1e-5",
+        "check patients.csv",
+    ] {
+        let mut process = desk.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(process.stdout.take());
+        let output = process.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", crate::stderr(&output));
+        assert!(output.stderr.is_empty(), "{words}: {}", crate::stderr(&output));
     }
 }
