@@ -1,6 +1,7 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
 pub mod belief_updates;
+pub mod block_statistics;
 pub mod local;
 pub mod means;
 pub mod noisy_gradient;
@@ -53,6 +54,20 @@ pub enum MechanismError {
         "randomized response protects single rows under replace; declare unit = \"row\" and change = \"replace\", or take noisy_statistics"
     )]
     RowsAndReplaceOnly,
+    /// Block statistics are for hidden features and least squares.
+    #[error(
+        "block statistics need the squared loss, a sensitive feature, unit = \"row\", a public number of rows and at most 1024 coordinates; take noisy_statistics \
+         if the label alone is sensitive, else noisy_gradient"
+    )]
+    NeedsHiddenFeaturesAndSquaredLoss,
+    /// The noise is too large for the lattice of squared features.
+    #[error(
+        "the budget asks for noise of {multiplier} sensitivities, more than the lattice of squared features holds; raise epsilon"
+    )]
+    TooLittleBudget {
+        /// Noise standard deviation over sensitivity.
+        multiplier: f64,
+    },
     /// The label does not enter linearly.
     #[error(
         "the {loss} loss is not linear in its label; label statistics fit logistic, softmax, squared and poisson"
@@ -217,6 +232,8 @@ impl fmt::Display for Inconsistency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum Statement {
+    /// One release of blocks of the Gram matrix.
+    BlockStatistics(block_statistics::Statement),
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Statement),
     /// One release of label sums.
@@ -237,6 +254,7 @@ impl Statement {
     /// The event that the run was.
     pub fn event(&self) -> Result<Event, ParameterError> {
         match self {
+            Statement::BlockStatistics(statement) => statement.event(),
             Statement::NoisyGradient(statement) => statement.event(),
             Statement::NoisyStatistics(statement) => statement.event(),
             Statement::PublicRows(_) => Ok(Event::Composed(Vec::new())),
@@ -250,6 +268,7 @@ impl Statement {
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
         match self {
+            Statement::BlockStatistics(statement) => statement.check(),
             Statement::NoisyGradient(statement) => statement.check(),
             Statement::NoisyStatistics(statement) => statement.check(),
             Statement::PublicRows(statement) => statement.check(),
@@ -288,6 +307,7 @@ impl Statement {
     /// The kind of change that the noise was calibrated for.
     pub fn change(&self) -> Option<Change> {
         match self {
+            Statement::BlockStatistics(statement) => Some(statement.change),
             Statement::NoisyGradient(statement) => Some(statement.change),
             Statement::NoisyStatistics(statement) => Some(statement.change),
             Statement::PublicRows(_) => None,
@@ -301,6 +321,7 @@ impl Statement {
     /// Where the mechanism comes from.
     pub fn citation(&self) -> &'static str {
         match self {
+            Statement::BlockStatistics(_) => block_statistics::CITATION,
             Statement::NoisyGradient(_) => noisy_gradient::CITATION,
             Statement::NoisyStatistics(_) => noisy_statistics::CITATION,
             Statement::PublicRows(_) => public_rows::CITATION,
@@ -314,7 +335,9 @@ impl Statement {
     /// How the private sum met its noise.
     pub fn numerics(&self) -> Numerics {
         match self {
-            Statement::NoisyGradient(_) | Statement::NoisyStatistics(_) => Numerics::ExactLattice,
+            Statement::BlockStatistics(_) | Statement::NoisyGradient(_) | Statement::NoisyStatistics(_) => {
+                Numerics::ExactLattice
+            }
             Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
             Statement::RandomizedResponse(_) => Numerics::ExactCoins,
             Statement::BeliefUpdates(_) => Numerics::ExactLattice,
@@ -362,6 +385,8 @@ pub(crate) fn weights_belong_to(
 /// A planned mechanism.
 #[derive(Clone, Debug)]
 pub enum MechanismPlan {
+    /// One release of blocks of the Gram matrix.
+    BlockStatistics(block_statistics::Plan),
     /// Descent along noisy gradients.
     NoisyGradient(noisy_gradient::Plan),
     /// One release of label sums.
@@ -395,6 +420,9 @@ impl MechanismPlan {
                 candidates.push(planned.map(MechanismPlan::NoisyGradient));
             }
         }
+        if block_statistics::fits(problem) {
+            candidates.push(block_statistics::Plan::new(problem, budget).map(MechanismPlan::BlockStatistics));
+        }
         if noisy_statistics::fits(problem) {
             candidates.push(noisy_statistics::Plan::new(problem, budget).map(MechanismPlan::NoisyStatistics));
         }
@@ -411,6 +439,7 @@ impl MechanismPlan {
 
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
         match self {
+            MechanismPlan::BlockStatistics(plan) => plan.summary(problem),
             MechanismPlan::NoisyGradient(plan) => plan.summary(problem),
             MechanismPlan::NoisyStatistics(plan) => plan.summary(problem),
             MechanismPlan::PublicRows(plan) => plan.summary(problem),
@@ -421,6 +450,7 @@ impl MechanismPlan {
 
     pub(crate) fn statement(&self, problem: &Problem) -> Statement {
         match self {
+            MechanismPlan::BlockStatistics(plan) => Statement::BlockStatistics(plan.statement(problem)),
             MechanismPlan::NoisyGradient(plan) => Statement::NoisyGradient(plan.statement(problem)),
             MechanismPlan::NoisyStatistics(plan) => Statement::NoisyStatistics(plan.statement(problem)),
             MechanismPlan::PublicRows(plan) => Statement::PublicRows(plan.statement(problem)),
@@ -432,6 +462,7 @@ impl MechanismPlan {
     /// How what was not declared was chosen.
     pub(crate) fn choices(&self) -> &'static str {
         match self {
+            MechanismPlan::BlockStatistics(_) => block_statistics::CHOICES,
             MechanismPlan::NoisyGradient(_) => noisy_gradient::CHOICES,
             MechanismPlan::NoisyStatistics(_) => noisy_statistics::CHOICES,
             MechanismPlan::PublicRows(_) => public_rows::CHOICES,
@@ -448,6 +479,7 @@ impl MechanismPlan {
         watch: &mut dyn Watch,
     ) -> Result<Fitted, MechanismError> {
         match self {
+            MechanismPlan::BlockStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch).map(Fitted::from),
             MechanismPlan::NoisyStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::PublicRows(plan) => plan.run(problem).map(Fitted::from),

@@ -36,7 +36,7 @@ pub(crate) mod design;
 mod errors;
 pub(crate) mod fit;
 pub(crate) mod lattice;
-mod matrix;
+pub(crate) mod matrix;
 pub(crate) mod prediction;
 mod statement;
 mod statistics;
@@ -71,6 +71,18 @@ pub(crate) const CITATION: &str = "One Gaussian release of the sum of features t
 pub(crate) const CHOICES: &str = "Nothing but the noise scale is fixed before the release, and that follows from the budget. Penalties are chosen from \
     the noisy sum and public features, which is post-processing; no private cell was used.";
 
+/// The smallest standard deviation, in units of the sensitivity, at which one Gaussian release fits the budget.
+pub(crate) fn gaussian_std_per_sensitivity(budget: Budget) -> Result<f64, MechanismError> {
+    let sensitivity = L2Sensitivity::new(1.0)?;
+    let range = (0.01, 1e9);
+    let found =
+        calibrate::continuous("noise standard deviation", budget, calibrate::Careful::Large, range, |std| {
+            let noise_std = NoiseStd::new(std)?;
+            Ok((std, Event::GaussianDiameter { sensitivity, noise_std }))
+        })?;
+    Ok(found.value)
+}
+
 /// Whether the declaration is of the kind that this mechanism is for.
 pub(crate) fn fits(problem: &Problem) -> bool {
     let is_hidden_label =
@@ -95,18 +107,8 @@ impl Plan {
         let labels = label_steps(problem)?;
         let view = problem.encoded().public_view()?;
         let (rows, units) = public_parts(&view)?;
-        let unit = L2Sensitivity::new(1.0)?;
-        let multiplier = calibrate::continuous(
-            "noise standard deviation",
-            budget,
-            calibrate::Careful::Large,
-            (0.01, 1e9),
-            |std| {
-                let noise_std = NoiseStd::new(std)?;
-                Ok((std, Event::GaussianDiameter { sensitivity: unit, noise_std }))
-            },
-        )?;
-        let lattice = LabelLattice::plan(problem, rows, units, labels, multiplier.value)?;
+        let multiplier = gaussian_std_per_sensitivity(budget)?;
+        let lattice = LabelLattice::plan(problem, rows, units, labels, multiplier)?;
         let design = Design::new(problem, lattice.steps_per_weight)?;
         let noise_std = lattice.noise_std();
         let predicted_excess = match Rehearsal::new(&design)? {
