@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The census codebook: what can occur, not what does.
-const DECLARATION: &str = r#"
+pub const DECLARATION: &str = r#"
 [budget]
 epsilon = 100.0
 delta = 1e-6

@@ -11,6 +11,8 @@ mod dpsgd_bench;
 mod kernel_bench;
 mod local_bench;
 mod means;
+mod label_dp;
+mod label_tables;
 mod noise_bench;
 mod peers;
 mod perceptron_bench;
@@ -44,6 +46,7 @@ enum Experiment {
     Figure14(means::FigureArgs),
     MeanCheck(means::CheckArgs),
     Adult(adult::Args),
+    LabelDp(label_dp::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Experiment::PerceptronBench(args) => perceptron_bench::run(args),
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
+        Experiment::LabelDp(args) => label_dp::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
