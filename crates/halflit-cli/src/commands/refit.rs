@@ -45,7 +45,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     let fitted = match args.regularization {
         Some(regularization) => {
-            statistics.refit(&problem, Penalties { smoothing: args.smoothing, regularization })
+            statistics.refit(&problem, Penalties { smoothing: args.smoothing, regularization, plain: true })
         }
         None => statistics.fitted(&problem),
     }

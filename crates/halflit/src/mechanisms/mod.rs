@@ -287,6 +287,10 @@ impl Statement {
                 some_column_is_public(relation)?;
                 weights_belong_to(relation, statement.units, statement.total_weight)
             }
+            Statement::BlockStatistics(statement) => {
+                units_are_rows(relation)?;
+                weights_belong_to(relation, statement.units, statement.total_weight)
+            }
             Statement::PublicRows(statement) => statement.belongs_to(relation),
             Statement::RandomizedResponse(_) => {
                 some_column_is_public(relation)?;

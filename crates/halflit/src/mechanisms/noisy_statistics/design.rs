@@ -102,10 +102,7 @@ impl Design {
 
     /// Where the weights live.
     pub fn domain(&self) -> Result<Domain, DomainError> {
-        match self.radius {
-            Some(radius) => Domain::centred_ball(self.size(), radius),
-            None => Domain::whole(self.size(), None),
-        }
+        ball_or_whole(self.size(), self.radius)
     }
 
     /// A digest of the features: squared norms of all rows in order and sums of all columns.
@@ -120,5 +117,13 @@ impl Design {
             bytes.extend(sum.to_le_bytes());
         }
         sha256(&bytes)
+    }
+}
+
+/// The ball of a declared radius, or everything.
+pub(crate) fn ball_or_whole(size: usize, radius: Option<f64>) -> Result<Domain, DomainError> {
+    match radius {
+        Some(radius) => Domain::centred_ball(size, radius),
+        None => Domain::whole(size, None),
     }
 }

@@ -4,20 +4,22 @@
 //! second fits the model to it:
 //!
 //! ```text
-//! v  = argmin (1/W) (sum_i omega_i B(<v, x_i>) - <v, S~>) + (mu/2) ||v||^2          S^ = sum_i omega_i x_i B'(<v, x_i>)
-//! w  = argmin (1/W) (sum_i omega_i A(<w, x_i>) - <w, S^>) + (lambda/2) ||w||^2
+//! v  = argmin (1/W) (sum_i omega_i B(<v, x_i>) - <v, S~>) + (mu/2) ||v - v'||^2          S^ = sum_i omega_i x_i B'(<v, x_i>)
+//! w  = argmin (1/W) (sum_i omega_i A(<w, x_i>) - <w, S^>) + (lambda/2) ||w - w'||^2
 //! ```
 //!
 //! B is the log-partition function of the label's extreme values (logistic for two of them, softmax for classes), so B' lies inside conv t(Y): the soft
-//! labels m_i = B'(<v, x_i>). By duality S^ minimises ||S~ - S||^2 / 2 + mu W (-entropy of the soft labels) over the feasible set, a smooth projection onto it; mu -> 0 is the
-//! projection itself, no first stage is mu = "none". Both maps are differentiable, so Stein's identity prices the whole procedure exactly:
+//! labels m_i = B'(<v, x_i>). By duality S^ minimises a distance to S~ plus mu W times the negative entropy of the soft labels over the feasible set, a smooth
+//! projection onto it; mu -> 0 is the projection itself. Where the noise decides the penalties, both fits are repeated once around their own result (v' and
+//! w' are the first results, which start from zero): the pull towards zero then fades with the square of penalty over curvature, not with its first power. Every map is differentiable, so Stein's
+//! identity prices the whole procedure exactly:
 //!
 //! ```text
 //! estimated loss(w) = (1/W) (sum_i omega_i A(<w, x_i>) - <w, S~>) + (sigma^2 / W) tr(dw/dS~)
-//! dw/dS~ = (H_w + W lambda)^-1 H_v (H_v + W mu)^-1
+//! dw = G_2 (1 + l G_1) dS^,   dS^ = H dv,   dv = F_2 (1 + m F_1) dS~      G_j = (H_j + l)^-1 at the j-th result, l = W lambda; F_j likewise, m = W mu
 //! ```
 
-use super::design::Design;
+use super::design::{Design, ball_or_whole};
 use super::lattice::LabelSteps;
 use super::matrix::{apply, inner, product, shifted_inverse, trace};
 use super::statistics::LabelStatistics;
@@ -36,7 +38,7 @@ pub(super) const LARGEST_ASSEMBLED: usize = 1024;
 ///
 /// A weight of ordinary size (1) in a direction with curvature h is told apart from the noise if h exceeds sigma; penalties that are
 /// far from sigma are never the best. See `proof.md`.
-pub(super) const PENALTIES: [f64; 6] = [1.6, 0.8, 0.4, 0.2, 0.1, 0.05];
+pub(super) const PENALTIES: [f64; 6] = [3.2, 1.6, 0.8, 0.4, 0.2, 0.1];
 
 /// What a weaker penalty must gain over the one in hand, in standard deviations of the difference of their estimates.
 const NEEDED_GAIN: f64 = 0.5;
@@ -48,6 +50,8 @@ pub struct Penalties {
     pub smoothing: Option<f64>,
     /// lambda: the l2 penalty of the model.
     pub regularization: f64,
+    /// Whether the model's penalty pulls towards zero only; otherwise the fit is repeated once around its own result.
+    pub plain: bool,
 }
 
 /// A model fitted to a released statistic.
@@ -76,8 +80,8 @@ pub(super) struct Response {
 struct Smoothed {
     start: Vec<f64>,
     statistic: Vec<f64>,
-    /// (H_v + W mu)^-1, where it was assembled.
-    inverse: Option<Vec<f64>>,
+    /// dS^/dS~, where it was assembled.
+    jacobian: Option<Vec<f64>>,
 }
 
 /// Fits models to a statistic on public features.
@@ -112,7 +116,9 @@ impl<'a> Fitter<'a> {
         for penalty in PENALTIES {
             let smoothing = Some(least(penalty * scale));
             let regularization = least(declared.unwrap_or(penalty * scale));
-            let fit = self.fit_from(Penalties { smoothing, regularization }, start.as_deref())?;
+            // A declared penalty is part of the objective, not of the denoising.
+            let plain = declared.is_some();
+            let fit = self.fit_from(Penalties { smoothing, regularization, plain }, start.as_deref())?;
             start = Some(fit.weights.clone());
             let Some(current) = &chosen else {
                 chosen = Some(fit);
@@ -150,7 +156,7 @@ impl<'a> Fitter<'a> {
         let mut path: Vec<Fit> = Vec::with_capacity(regularizations.len());
         for &regularization in regularizations {
             let start = path.last().map(|fit| fit.weights.clone());
-            path.push(self.fit_from(Penalties { smoothing, regularization }, start.as_deref())?);
+            path.push(self.fit_from(Penalties { smoothing, regularization, plain: true }, start.as_deref())?);
         }
         Ok(path)
     }
@@ -185,7 +191,7 @@ impl<'a> Fitter<'a> {
     }
 
     fn fit_from(&self, penalties: Penalties, start: Option<&[f64]>) -> Result<Fit, MechanismError> {
-        let Penalties { smoothing, regularization } = penalties;
+        let Penalties { smoothing, regularization, plain } = penalties;
         for (name, value) in [("regularization", regularization), ("smoothing", smoothing.unwrap_or(1.0))] {
             if !(value.is_finite() && value > 0.0) {
                 return Err(MechanismError::not_positive(name, value));
@@ -195,28 +201,18 @@ impl<'a> Fitter<'a> {
         let smoothed = smoothing.map(|mu| self.smooth(mu, start)).transpose()?;
         let statistic = smoothed.as_ref().map_or(noisy, |smoothed| &smoothed.statistic);
         let size = self.design.size();
-        let domain = self.design.domain()?;
-        let fitted = solve(&self.design, self.design.loss, statistic, regularization, domain, start)?;
-        let second = fitted.second;
-        let response = second.as_ref().and_then(|second| {
-            let hessian: Vec<f64> = second.hessian.iter().map(|h| h * weight).collect();
-            let pressure = self.pressure(&fitted.weights, second, statistic, regularization);
-            let mut inverse = shifted_inverse(&hessian, size, weight * (regularization + pressure))?;
-            if pressure > 0.0 {
-                remove_radial_part(&mut inverse, &fitted.weights);
-            }
+        let rounds = if plain { 1 } else { 2 };
+        let radius = self.design.radius;
+        let fitted = self.repeated(self.design.loss, statistic, regularization, radius, start, rounds)?;
+        let response = fitted.response.and_then(|model| {
             let jacobian = match &smoothed {
                 // The noise of softmax has no part that all classes share, see `remove_common_part`.
-                None => without_common_part(inverse, self.design.loss.outputs(), size),
-                // (H_w + W lambda)^-1 (I - W mu (H_v + W mu)^-1)
+                None => without_common_part(model.jacobian, self.design.loss.outputs(), size),
                 Some(smoothed) => {
-                    let mut jacobian = product(&inverse, smoothed.inverse.as_ref()?, size);
-                    let mu = smoothing.unwrap_or(0.0) * weight;
-                    jacobian.iter_mut().zip(&inverse).for_each(|(j, inverse)| *j = inverse - mu * *j);
-                    jacobian
+                    product(&model.jacobian, &transposed(smoothed.jacobian.as_ref()?, size), size)
                 }
             };
-            Some(Response { jacobian, hessian })
+            Some(Response { jacobian, hessian: model.hessian })
         });
         let estimated_loss = response.as_ref().map(|response| {
             let divergence = trace(&response.jacobian, size);
@@ -226,22 +222,52 @@ impl<'a> Fitter<'a> {
         Ok(Fit { weights: fitted.weights, penalties, estimated_loss, sensitivity: response })
     }
 
-    /// How hard the declared ball presses: the multiplier of its constraint, zero inside it.
-    fn pressure(&self, weights: &[f64], second: &SecondOrder, statistic: &[f64], lambda: f64) -> f64 {
-        let Some(radius) = self.design.radius else { return 0.0 };
-        let square = inner(weights, weights);
-        if square.sqrt() < radius * (1.0 - 1e-7) {
-            return 0.0;
+    /// The penalised fit to a statistic, repeated around its own result, with its derivative in the statistic.
+    fn repeated(
+        &self,
+        loss: Loss,
+        statistic: &[f64],
+        penalty: f64,
+        radius: Option<f64>,
+        start: Option<&[f64]>,
+        rounds: usize,
+    ) -> Result<Fitted, MechanismError> {
+        let (size, weight) = (self.design.size(), self.statistics.total_weight);
+        let l = weight * penalty;
+        let mut anchor: Option<Vec<f64>> = None;
+        let mut start = start.map(<[f64]>::to_vec);
+        // dw/dS of the round before.
+        let mut earlier: Option<Vec<f64>> = None;
+        let mut round = 0;
+        loop {
+            round += 1;
+            let domain = ball_or_whole(size, radius)?;
+            let found =
+                solve(&self.design, loss, statistic, penalty, domain, anchor.as_deref(), start.as_deref())?;
+            let response = found.second.as_ref().and_then(|second| {
+                let hessian: Vec<f64> = second.hessian.iter().map(|h| h * weight).collect();
+                let pressure =
+                    pressure(radius, &found.weights, second, statistic, weight, penalty, anchor.as_deref());
+                let mut inverse = shifted_inverse(&hessian, size, l + weight * pressure)?;
+                if pressure > 0.0 {
+                    remove_radial_part(&mut inverse, &found.weights);
+                }
+                let mut jacobian = inverse.clone();
+                if let Some(earlier) = &earlier {
+                    // G_2 (I + l dw_1/dS)
+                    let pulled = product(&inverse, &transposed(earlier, size), size);
+                    jacobian.iter_mut().zip(&pulled).for_each(|(entry, pulled)| *entry += l * pulled);
+                }
+                Some(Response { jacobian, hessian })
+            });
+            if round >= rounds {
+                let Solved { weights, value, gradient, .. } = found;
+                return Ok(Fitted { weights, value, gradient, response });
+            }
+            earlier = response.map(|response| response.jacobian);
+            start = Some(found.weights.clone());
+            anchor = Some(found.weights);
         }
-        // gradient + lambda w = - pressure * w
-        let weight = self.statistics.total_weight;
-        let along: f64 = weights
-            .iter()
-            .zip(&second.gradient)
-            .zip(statistic)
-            .map(|((w, gradient), s)| w * (gradient - s / weight + lambda * w))
-            .sum();
-        (-along / square).max(0.0)
     }
 
     /// B, and the interval that its derivative is stretched to: low + width * B'.
@@ -264,30 +290,31 @@ impl<'a> Fitter<'a> {
             self.statistics.sums.iter().enumerate().map(|(index, s)| (s - shift(index)) / width).collect();
         // Weights of another loss are no start.
         let start = start.filter(|_| loss == self.design.loss);
-        let fitted = solve(&self.design, loss, &scaled, smoothing, Domain::whole(size, None)?, start)?;
+        let fitted = self.repeated(loss, &scaled, smoothing, None, start, 2)?;
         let statistic = fitted
             .gradient
             .iter()
             .enumerate()
             .map(|(index, gradient)| shift(index) + width * weight * gradient)
             .collect();
-        let inverse = fitted.second.and_then(|second| {
-            let hessian: Vec<f64> = second.hessian.iter().map(|h| h * weight).collect();
-            shifted_inverse(&hessian, size, weight * smoothing)
-        });
-        Ok(Smoothed { start: fitted.weights, statistic, inverse })
+        // dS^/dS~ = H dv/dS': the stretching of the labels cancels.
+        let jacobian = fitted
+            .response
+            .map(|response| product(&response.hessian, &transposed(&response.jacobian, size), size));
+        Ok(Smoothed { start: fitted.weights, statistic, jacobian })
     }
 }
 
-/// Minimises (1/W) (sum_i omega_i A(<w, x_i>) - <w, S>) + (lambda/2) ||w||^2 over the domain.
+/// Minimises (1/W) (sum_i omega_i A(<w, x_i>) - <w, S>) + (lambda/2) ||w - anchor||^2 over the domain.
 fn solve(
     design: &Design,
     loss: Loss,
     statistic: &[f64],
     regularization: f64,
     domain: Domain,
+    anchor: Option<&[f64]>,
     start: Option<&[f64]>,
-) -> Result<Fitted, MechanismError> {
+) -> Result<Solved, MechanismError> {
     let Design { rows, weights, total_weight, row_norm, .. } = design;
     let linear: Vec<f64> = statistic.iter().map(|s| s / total_weight).collect();
     let problem = solver::Problem::new(ProblemSpec {
@@ -298,7 +325,7 @@ fn solve(
         total_weight: *total_weight,
         loss,
         regularization,
-        anchor: None,
+        anchor,
         linear: Some(&linear),
         domain,
     })?;
@@ -306,10 +333,10 @@ fn solve(
     let weights = solver::minimize_from(&problem, tolerance, start)?.weights;
     if weights.len() > LARGEST_ASSEMBLED {
         let (value, gradient) = problem.first_order(&weights);
-        return Ok(Fitted { weights, value, gradient, second: None });
+        return Ok(Solved { weights, value, gradient, second: None });
     }
     let second = problem.second_order(&weights);
-    Ok(Fitted { weights, value: second.value, gradient: second.gradient.clone(), second: Some(second) })
+    Ok(Solved { weights, value: second.value, gradient: second.gradient.clone(), second: Some(second) })
 }
 
 /// The weights of the one-stage fit to any statistic, in the declared ball.
@@ -318,16 +345,53 @@ pub(crate) fn plain_fit(
     statistic: &[f64],
     regularization: f64,
 ) -> Result<Vec<f64>, MechanismError> {
-    solve(design, design.loss, statistic, least(regularization), design.domain()?, None)
-        .map(|fitted| fitted.weights)
+    solve(design, design.loss, statistic, least(regularization), design.domain()?, None, None)
+        .map(|found| found.weights)
 }
 
 /// A minimizer, and the average of A there with its derivatives.
-struct Fitted {
+struct Solved {
     weights: Vec<f64>,
     value: f64,
     gradient: Vec<f64>,
     second: Option<SecondOrder>,
+}
+
+/// The last of the repeated fits, with its derivative in the statistic where that was assembled.
+struct Fitted {
+    weights: Vec<f64>,
+    value: f64,
+    gradient: Vec<f64>,
+    response: Option<Response>,
+}
+
+/// How hard a ball presses: the multiplier of its constraint, zero inside it.
+fn pressure(
+    radius: Option<f64>,
+    weights: &[f64],
+    second: &SecondOrder,
+    statistic: &[f64],
+    total_weight: f64,
+    lambda: f64,
+    anchor: Option<&[f64]>,
+) -> f64 {
+    let Some(radius) = radius else { return 0.0 };
+    let square = inner(weights, weights);
+    if square.sqrt() < radius * (1.0 - 1e-7) {
+        return 0.0;
+    }
+    // gradient + lambda (w - anchor) = - pressure * w
+    let along: f64 = (0..weights.len())
+        .map(|i| {
+            let pull = lambda * (weights[i] - anchor.map_or(0.0, |anchor| anchor[i]));
+            weights[i] * (second.gradient[i] - statistic[i] / total_weight + pull)
+        })
+        .sum();
+    (-along / square).max(0.0)
+}
+
+fn transposed(matrix: &[f64], size: usize) -> Vec<f64> {
+    (0..size * size).map(|k| matrix[(k % size) * size + k / size]).collect()
 }
 
 /// The solver wants a penalty of at least this.

@@ -236,9 +236,12 @@ impl LabelStatistics {
 
     fn finished(&self, fitter: &Fitter<'_>, fit: Fit) -> Fitted {
         let errors = errors::standard_errors(&fitter.design, &fit, self.noise_std);
-        let Penalties { smoothing, regularization } = fit.penalties;
+        let Penalties { smoothing, regularization, plain } = fit.penalties;
         let smoothed = smoothing.map_or("without smoothing".to_owned(), |mu| format!("smoothing {mu:.3e}"));
-        let note = format!("Fitted to the released sums with l2 penalty {regularization:.3e}, {smoothed}.");
+        let rounds = if plain { "once" } else { "twice, the second time around the first result" };
+        let note = format!(
+            "Fitted to the released sums with l2 penalty {regularization:.3e} ({rounds}), {smoothed}."
+        );
         Fitted {
             standard_errors: Some(errors),
             statistics: Some(self.clone()),

@@ -252,7 +252,7 @@ fn the_response_is_the_derivative_of_the_fit() {
             let fit = |statistics: &LabelStatistics| {
                 let mut fitter = statistics.fitter(&problem).unwrap();
                 fitter.design.radius = radius;
-                fitter.fit(Penalties { smoothing, regularization: 2e-3 }).unwrap()
+                fitter.fit(Penalties { smoothing, regularization: 2e-3, plain: radius.is_some() }).unwrap()
             };
             let size = problem.dimension();
             let jacobian = fit(&statistics).sensitivity.unwrap().jacobian;
@@ -298,7 +298,9 @@ fn steins_estimate_is_unbiased_and_the_naive_one_is_not() {
         plan.lattice.sums.add_noise(&mut source.stream().unwrap(), &mut release);
         let statistics = plan.statistics(&problem, &release).unwrap();
         let fitter = statistics.fitter(&problem).unwrap();
-        let fit = fitter.fit(Penalties { smoothing: Some(penalty), regularization: penalty }).unwrap();
+        let fit = fitter
+            .fit(Penalties { smoothing: Some(penalty), regularization: penalty, plain: false })
+            .unwrap();
         let truth = mean_loss(&problem, &fit.weights);
         let divergence = matrix::trace(&fit.sensitivity.unwrap().jacobian, problem.dimension());
         let correction = plan.lattice.noise_std().powi(2) * divergence / problem.total_weight();
@@ -366,7 +368,7 @@ fn further_models_cost_nothing_and_another_table_is_refused() {
     ] {
         assert!(serde_json::from_str::<LabelStatistics>(&text.replacen(from, to, 1)).is_err(), "{from}");
     }
-    let refused = read.refit(&problem, Penalties { smoothing: None, regularization: f64::NAN });
+    let refused = read.refit(&problem, Penalties { smoothing: None, regularization: f64::NAN, plain: true });
     assert!(matches!(refused, Err(MechanismError::NotPositive { name: "regularization", .. })));
 }
 
