@@ -85,6 +85,22 @@ pub fn run(args: Args) -> Outcome {
     Ok(())
 }
 
+/// Every column of the declaration with its domain, the label last; nothing for a column that is not used.
+pub(crate) fn columns() -> Vec<(&'static str, String)> {
+    let mut columns: Vec<(&'static str, String)> = Vec::new();
+    for line in DECLARATION.lines() {
+        if let Some(name) = line.strip_prefix("[columns.") {
+            columns.push((name.trim_end_matches(']'), String::new()));
+        } else if let Some((_, domain)) = columns.last_mut()
+            && line != "use = false"
+        {
+            domain.push_str(line);
+            domain.push('\n');
+        }
+    }
+    columns
+}
+
 /// The census codebook: what can occur, not what does.
 pub const DECLARATION: &str = r#"
 [budget]

@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// Bytes of the array whose sum measures the memory's read bandwidth: larger than any cache here.
-const STREAM_BYTES: usize = 1 << 30;
+pub const STREAM_BYTES: usize = 1 << 30;
 
 /// Coefficient units per unit of derivative, and the norm bound that lets every row keep its coefficient.
 const SCALE: f64 = (1 << 22) as f64;
@@ -237,13 +237,13 @@ impl Bench<'_> {
 }
 
 /// Sums the array on the current pool: reads every byte once.
-fn read_all(array: &[u64]) -> u64 {
+pub fn read_all(array: &[u64]) -> u64 {
     let sum = |chunk: &[u64]| chunk.iter().fold(0u64, |sum, &x| sum.wrapping_add(x));
     array.par_chunks(1 << 17).map(sum).reduce(|| 0, u64::wrapping_add)
 }
 
 /// Median seconds of two works, run in turns after one warm-up each.
-fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (f64, f64) {
+pub fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (f64, f64) {
     let time = |work: &dyn Fn()| {
         let start = Instant::now();
         work();

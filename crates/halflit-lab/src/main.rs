@@ -5,9 +5,11 @@
 
 mod accounting_bench;
 mod adult;
+mod belief_bench;
 mod csv_bench;
 mod datasets;
 mod dpsgd_bench;
+mod hard_instance_000;
 mod kernel_bench;
 mod label_dp;
 mod label_tables;
@@ -17,6 +19,7 @@ mod noise_bench;
 mod peers;
 mod perceptron_bench;
 mod sample;
+mod semi_sensitive;
 mod solver_check;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +50,10 @@ enum Experiment {
     MeanCheck(means::CheckArgs),
     Adult(adult::Args),
     LabelDp(label_dp::Args),
+    BeliefBench(belief_bench::Args),
+    #[command(name = "hard-instance-000")]
+    HardInstance000(hard_instance_000::Args),
+    SemiSensitive(semi_sensitive::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -69,6 +76,9 @@ fn main() -> ExitCode {
         Experiment::CsvBench(args) => csv_bench::run(args),
         Experiment::Adult(args) => adult::run(args),
         Experiment::LabelDp(args) => label_dp::run(args),
+        Experiment::BeliefBench(args) => belief_bench::run(args),
+        Experiment::HardInstance000(args) => hard_instance_000::run(args),
+        Experiment::SemiSensitive(args) => semi_sensitive::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

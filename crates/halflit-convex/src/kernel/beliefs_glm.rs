@@ -29,6 +29,9 @@ const RUN_ROWS: usize = 64 * BLOCK_ROWS;
 /// Relative error of a squared distance computed in doubles, at most: a dozen roundings of 2^-53 each.
 const DISTANCE_SLACK: f64 = 1.0 / (1u64 << 45) as f64;
 
+/// Up to this many values all pairs are looked at; beyond, a bound that is nearly attained costs k instead of k^2.
+const MOST_EXACT_VALUES: usize = 6;
+
 /// The sensitive values that a row may have: the coordinates each fills, and the label it stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensitiveValues {
@@ -37,6 +40,10 @@ pub struct SensitiveValues {
     /// k x k inner products of the shifts: exact integers.
     products: Vec<f64>,
     has_shifts: bool,
+    /// The largest squared norm of a shift.
+    longest: f64,
+    /// The largest inner product of two different shifts; negative if one of them is.
+    overlap: f64,
 }
 
 impl SensitiveValues {
@@ -63,7 +70,17 @@ impl SensitiveValues {
             products.extend(shifts.iter().map(|other| product(one, other)));
         }
         let has_shifts = shifts.iter().any(|shift| !shift.is_empty());
-        Ok(SensitiveValues { shifts, labels, products, has_shifts })
+        let (mut longest, mut overlap, mut least) = (0.0f64, 0.0f64, 0.0f64);
+        for (at, &product) in products.iter().enumerate() {
+            if at / count == at % count {
+                longest = longest.max(product);
+            } else {
+                overlap = overlap.max(product);
+                least = least.min(product);
+            }
+        }
+        let overlap = if least < 0.0 { least } else { overlap };
+        Ok(SensitiveValues { shifts, labels, products, has_shifts, longest, overlap })
     }
 
     /// k.
@@ -88,7 +105,7 @@ impl SensitiveValues {
 
     /// The largest squared norm of a value's coordinates, in units of 2^-28.
     pub fn max_squared_norm(&self) -> f64 {
-        (0..self.len()).map(|y| self.products[y * self.len() + y]).fold(0.0, f64::max)
+        self.longest
     }
 }
 
@@ -392,6 +409,9 @@ impl GradientQuery<'_> {
             let range = f64::from(high) - f64::from(low);
             return range * range * public * (1.0 + DISTANCE_SLACK);
         }
+        if outputs == 1 && k > MOST_EXACT_VALUES && values.overlap >= 0.0 {
+            return self.squared_diameter_bound(public, of(0));
+        }
         let mut diameter = 0.0f64;
         for y in 0..k {
             for other in 0..y {
@@ -408,6 +428,23 @@ impl GradientQuery<'_> {
             }
         }
         diameter
+    }
+
+    /// The same without looking at pairs. For coefficients s, t between the lowest and the highest,
+    /// (s-t)^2 A + s^2 V + t^2 V is convex, so its largest value is at a corner; what two values share, -2 s t <v, v'>, only helps
+    /// where s and t have one sign and inner products are not negative.
+    #[inline(always)]
+    fn squared_diameter_bound(&self, public: f64, own: &[i32]) -> f64 {
+        let values = self.rows.values;
+        let (low, high) = own.iter().fold((i32::MAX, i32::MIN), |(low, high), &s| (low.min(s), high.max(s)));
+        let (low, high) = (f64::from(low), f64::from(high));
+        let (low_square, high_square) = (low * low, high * high);
+        let largest = if low_square > high_square { low_square } else { high_square };
+        let range = high - low;
+        let opposite = if low * high < 0.0 { -2.0 * low * high * values.overlap } else { 0.0 };
+        let corner = range * range * public + (low_square + high_square) * values.longest + opposite;
+        let same = 2.0 * largest * values.longest;
+        (if corner > same { corner } else { same }) * (1.0 + DISTANCE_SLACK)
     }
 
     /// sums += coefficients times public features over a block.

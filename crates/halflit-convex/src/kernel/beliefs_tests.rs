@@ -258,3 +258,40 @@ fn what_does_not_fit_is_refused() {
     let wide = SensitiveValues::new(vec![vec![(WIDTH as u32, 1)]], None).unwrap();
     assert!(BeliefRows::new(&world.rows, &world.labels, &wide).is_err());
 }
+
+/// Many values: the bound that does not look at pairs is a bound, and near.
+#[test]
+fn the_bound_for_many_values_holds_and_is_near() {
+    for (label, spec) in [(false, LossSpec::Logistic), (true, LossSpec::Logistic), (true, LossSpec::Hinge)] {
+        let mut world = World::new(80, spec, true, label, false);
+        let shift = |y: usize| {
+            vec![
+                (PUBLIC as u32 + (y % 3) as u32, FEATURE_SCALE),
+                (PUBLIC as u32 + 3 + (y / 3) as u32, FEATURE_SCALE),
+            ]
+        };
+        let (mut shifts, mut labels) = (Vec::new(), Vec::new());
+        for y in 0..9 {
+            for own in if label { &[0.0, 1.0][..] } else { &[0.0][..] } {
+                shifts.push(shift(y));
+                labels.push(*own);
+            }
+        }
+        world.values = SensitiveValues::new(shifts, label.then_some(labels)).unwrap();
+        let k = world.values.len();
+        let query = world.rows().gradient(world.loss, &world.weights).unwrap();
+        let sums = query.sums(&Beliefs::uniform(80, k), &world.secret).unwrap();
+        let mut exact = 0.0f64;
+        for row in 0..80 {
+            let vectors: Vec<Vec<f64>> = (0..k).map(|value| world.vector(row, value)).collect();
+            for (y, one) in vectors.iter().enumerate() {
+                for other in &vectors[..y] {
+                    exact = exact.max(one.iter().zip(other).map(|(a, b)| (a - b).powi(2)).sum());
+                }
+            }
+        }
+        let found = sums.diameter() as f64 * query.unit();
+        let ratio = found / exact.sqrt();
+        assert!((1.0 - 1e-6..1.25).contains(&ratio), "{ratio}");
+    }
+}

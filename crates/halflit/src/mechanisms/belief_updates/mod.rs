@@ -55,7 +55,7 @@ pub use answerer::{Answer, Answerer, Settings};
 pub use centred::Centring;
 pub use domain::SensitiveDomain;
 pub use noise::{AnswerNoise, TestNoise, paper_rho, zcdp_rho};
-pub use online::{Online, Task};
+pub use online::{Online, OnlinePlan, Task};
 pub use optimizer::{Optimizer, Solution, Status};
 pub use statement::{Chosen, Releases, Statement};
 

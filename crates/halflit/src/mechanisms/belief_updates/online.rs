@@ -4,13 +4,17 @@ use super::answerer::{Answer, Answerer};
 use super::domain::SensitiveDomain;
 use super::gradient::PublicParts;
 use super::optimizer::{Optimizer, Solution};
-use super::{Method, NAME};
+use super::statement::Statement;
+use super::{Choice, Method, NAME, Params, Variant};
 use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch};
-use crate::plan::Plan;
+use crate::plan::{Plan, Priced};
+use crate::problem::Problem;
 use halflit_convex::Loss;
 use halflit_convex::kernel::{Beliefs, PlainQuery, VectorQuery};
 use halflit_noise::NoiseSource;
+use halflit_privacy::{Delta, Epsilon, Event, Relation, calibrate};
+use halflit_table::{Budget, Unsealed};
 
 /// One problem to solve on the same rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +29,72 @@ pub struct Task {
     pub optimizer: Optimizer,
 }
 
+/// A plan for online queries with parameters of the caller's choice. Charging it opens an [`Online`] answerer.
+#[derive(Debug)]
+pub struct OnlinePlan {
+    problem: Problem,
+    mechanism: super::Plan,
+    event: Event,
+}
+
+impl OnlinePlan {
+    /// Plans an answerer for the problem's private rows.
+    ///
+    /// # Errors
+    /// Those of [`Plan::new`](super::Plan::new); a choice of the other variant.
+    pub fn new(problem: Problem, choice: Choice, budget: Budget) -> Result<Self, MechanismError> {
+        let target =
+            calibrate::Budget { epsilon: Epsilon::new(budget.epsilon)?, delta: Delta::new(budget.delta)? };
+        let mechanism = super::Plan::new(&problem, &Params { variant: Variant::Online, choice }, target)?;
+        if mechanism.settings().is_none() {
+            return Err(MechanismError::NotOnline { wanted: NAME });
+        }
+        let event = mechanism.statement(&problem).event()?;
+        Ok(OnlinePlan { problem, mechanism, event })
+    }
+
+    /// What the plan would be stated as.
+    pub fn statement(&self) -> Statement {
+        self.mechanism.statement(&self.problem)
+    }
+}
+
+impl Priced for OnlinePlan {
+    fn relation(&self) -> &Relation {
+        self.problem.relation()
+    }
+
+    fn event(&self) -> &Event {
+        &self.event
+    }
+
+    fn mechanism_name(&self) -> &str {
+        NAME
+    }
+
+    fn declared_budget(&self) -> Budget {
+        self.problem.budget()
+    }
+}
+
 /// A charged online answerer. Everything it returns is covered by the one charge, however many queries are asked.
 #[derive(Debug)]
 pub struct Online {
-    plan: Plan,
+    problem: Problem,
     receipt: Receipt,
     domain: SensitiveDomain,
     answerer: Answerer,
+}
+
+impl Charged<OnlinePlan> {
+    /// Opens the sensitive values for online queries. Consumes the plan: one charge, one answerer.
+    ///
+    /// # Errors
+    /// The noise is that of a rehearsal.
+    pub fn online(self, source: &mut NoiseSource) -> Result<Online, MechanismError> {
+        let Charged { plan: OnlinePlan { problem, mechanism, .. }, receipt, key } = self;
+        Online::open(problem, &mechanism, receipt, &key, source)
+    }
 }
 
 impl Charged<Plan> {
@@ -41,22 +104,32 @@ impl Charged<Plan> {
     /// The plan is not one of `belief_updates`; the noise is that of a rehearsal.
     pub fn online(self, source: &mut NoiseSource) -> Result<Online, MechanismError> {
         let Charged { plan, receipt, key } = self;
-        crate::run::refuse_rehearsal(source)?;
-        let MechanismPlan::BeliefUpdates(mechanism) = &plan.mechanism else {
+        let Plan { problem, mechanism: MechanismPlan::BeliefUpdates(mechanism), .. } = plan else {
             return Err(MechanismError::NotOnline { wanted: NAME });
         };
-        let Method::Online { settings, test } = mechanism.method else {
-            return Err(MechanismError::NotOnline { wanted: NAME });
-        };
-        let domain = mechanism.domain.clone();
-        let secret = domain.secret(&plan.problem, &key)?;
-        let beliefs = Beliefs::uniform(secret.0.len(), domain.len());
-        let answerer = Answerer::new(settings, test, mechanism.answer, beliefs, secret, source.stream()?)?;
-        Ok(Online { plan, receipt, domain, answerer })
+        Online::open(problem, &mechanism, receipt, &key, source)
     }
 }
 
 impl Online {
+    fn open(
+        problem: Problem,
+        mechanism: &super::Plan,
+        receipt: Receipt,
+        key: &Unsealed,
+        source: &mut NoiseSource,
+    ) -> Result<Online, MechanismError> {
+        crate::run::refuse_rehearsal(source)?;
+        let Method::Online { settings, test } = mechanism.method else {
+            return Err(MechanismError::NotOnline { wanted: NAME });
+        };
+        let domain = mechanism.domain.clone();
+        let secret = domain.secret(&problem, key)?;
+        let beliefs = Beliefs::uniform(secret.0.len(), domain.len());
+        let answerer = Answerer::new(settings, test, mechanism.answer, beliefs, secret, source.stream()?)?;
+        Ok(Online { problem, receipt, domain, answerer })
+    }
+
     /// Asks for the mean over the private rows of any query with vectors in the unit ball: `fill` is given the row and writes one vector
     /// per joint value. Set [`Settings::vector_bound`](super::Settings::vector_bound) to 1 for such queries.
     ///
@@ -72,7 +145,7 @@ impl Online {
     /// # Errors
     /// Weights of the wrong number; no randomness.
     pub fn gradient(&mut self, loss: Loss, weights: &[f64]) -> Result<Answer, MechanismError> {
-        let parts = PublicParts::of(&self.plan.problem)?;
+        let parts = PublicParts::of(&self.problem)?;
         self.answerer.ask(&parts.query(&self.domain, loss, weights)?)
     }
 
@@ -86,8 +159,8 @@ impl Online {
         tasks: &[Task],
         watch: &mut dyn Watch,
     ) -> Result<Vec<Solution>, MechanismError> {
-        let parts = PublicParts::of(&self.plan.problem)?;
-        let width = self.plan.problem.encoding().width();
+        let parts = PublicParts::of(&self.problem)?;
+        let width = self.problem.encoding().width();
         let (domain, answerer) = (&self.domain, &mut self.answerer);
         tasks
             .iter()
@@ -110,9 +183,9 @@ impl Online {
         &self.domain
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// The problem whose rows are asked about.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
     }
 
     /// What the ledger wrote down.
