@@ -149,10 +149,10 @@ fn measure(
     let loss = Loss::new(if classes > 1 { LossSpec::Softmax { classes } } else { LossSpec::Logistic })?;
     let labels: Vec<f64> =
         (0..rows as u64).map(|row| (scramble(row) % classes.max(2) as u64) as f64).collect();
-    // clip norm 1, noise multiplier 1; coefficients of the longest row still fit their type
+    // clip norm 1, noise multiplier 1; a lattice 2^10 finer than the noise, on which two digits hold most coefficients
     let longest = (table.rows.max_squared_norm() as f64).sqrt().ceil() as u64;
     let request = SumRequest {
-        radius_cap: longest << 28,
+        radius_cap: longest << 19,
         contribution_step: longest,
         ..SumRequest::l2(1.0, 1.0, rows as u64)
     };

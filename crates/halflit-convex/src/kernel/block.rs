@@ -1,5 +1,5 @@
 use super::KernelError;
-use super::lanes::LINE;
+use super::lanes::{LINE, prefetch_values};
 
 /// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
 pub const BLOCK_ROWS: usize = 128;
@@ -79,6 +79,20 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The block's rows, if they are scattered.
+    pub(crate) fn scattered(&self) -> &'a [u32] {
+        match self.rows {
+            BlockRows::Run { .. } => &[],
+            BlockRows::List(rows) => rows,
+        }
+    }
+
+    /// Asks for this block's entries of a per-row column, where the rows are scattered: they travel while another block is computed.
+    #[inline(always)]
+    pub fn prefetch<T>(&self, column: &[T]) {
+        prefetch_values(column, self.scattered());
+    }
+
     /// Where the block's rows start in row-major storage.
     pub(crate) fn offsets(&self, width: usize, offsets: &mut [usize; BLOCK_ROWS]) {
         match self.rows {
@@ -142,6 +156,9 @@ pub trait Rule: Sync {
     fn check(&self, _rows: usize) -> Result<(), KernelError> {
         Ok(())
     }
+
+    /// Asks for what [`Rule::fill`] will read of a block that comes later ([`Block::prefetch`]). It may do nothing.
+    fn prefetch(&self, _block: &Block<'_>) {}
 
     /// Fills the coefficients of a block. Both slices are output-major: entry `output * block.len() + position`.
     ///

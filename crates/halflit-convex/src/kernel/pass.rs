@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule};
 use super::clamp::coefficient_limit;
-use super::lanes::{Coefficients, Level, Panel};
+use super::lanes::{Coefficients, LINE, Level, Panel, prefetch_line};
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -54,6 +54,7 @@ impl<'a> RowSums<'a> {
         let sum_range = |start: usize, end: usize| {
             let mut scratch = Scratch::new(weights.outputs());
             let mut sums = pass.zero();
+            pass.prefetch(&Block::of(batch, start, (start + BLOCK_ROWS).min(end)));
             for from in (start..end).step_by(BLOCK_ROWS) {
                 let to = (from + BLOCK_ROWS).min(end);
                 let next = Block::of(batch, to, (to + BLOCK_ROWS).min(end));
@@ -185,6 +186,25 @@ impl<'a, R: Rule> Pass<'a, R> {
         vec![0; columns * self.weights.outputs()]
     }
 
+    /// Asks for a block of scattered rows, all at once: they arrive together instead of one after the other.
+    pub(super) fn prefetch(&self, block: &Block<'_>) {
+        if let Rows::Dense(rows) = self.rows {
+            let (values, width) = (rows.padded_values(), rows.width());
+            let lines = block.scattered().iter().flat_map(|&row| {
+                let start = row as usize * width;
+                (start..start + width).step_by(LINE).chain([start + width])
+            });
+            lines.for_each(|line| prefetch_line(values, line));
+        }
+        self.prefetch_columns(block);
+    }
+
+    /// Asks for a later block's limits and for what the rule reads.
+    fn prefetch_columns(&self, block: &Block<'_>) {
+        block.prefetch(self.limits);
+        self.rule.prefetch(block);
+    }
+
     /// The integer coefficients of a block, clamped. `next` is what will be asked for after it.
     pub(super) fn coefficients(&self, block: &Block<'_>, next: &Block<'_>, scratch: &mut Scratch) {
         let len = block.len();
@@ -193,6 +213,7 @@ impl<'a, R: Rule> Pass<'a, R> {
         }
         let size = len * self.weights.outputs();
         scratch.len = len;
+        self.prefetch_columns(next);
         self.scores(block, next, scratch);
         let work = Coefficients {
             integer_scores: &scratch.integer_scores[..size],

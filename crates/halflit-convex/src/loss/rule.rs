@@ -123,6 +123,12 @@ impl Rule for LossRule<'_> {
     }
 
     #[inline(always)]
+    fn prefetch(&self, block: &Block<'_>) {
+        block.prefetch(self.labels);
+        block.prefetch(self.weights.unwrap_or(&[]));
+    }
+
+    #[inline(always)]
     fn fill(&self, block: &Block<'_>, scores: &[f64], coefficients: &mut [f64]) {
         with_scalar!(self.loss.form(), loss => self.fill_scalar(loss, block, scores, coefficients), form => match form {
             Form::Softmax(loss) => self.fill_softmax(loss, block, scores, coefficients),

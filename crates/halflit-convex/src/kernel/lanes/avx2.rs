@@ -81,6 +81,19 @@ fn reduce(rows: [__m256i; ROWS]) -> __m256i {
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
+    // SAFETY: the features are those of this function.
+    unsafe {
+        match two_digits(coefficients) {
+            true => accumulate_digits::<2>(panel, coefficients, sums),
+            false => accumulate_digits::<3>(panel, coefficients, sums),
+        }
+    }
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[target_feature(enable = "avx2")]
+unsafe fn accumulate_digits<const DIGITS: usize>(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
     assert!(sums.len() >= vectors * WIDE);
     let starts = panel.starts();
@@ -88,10 +101,11 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     let pairs = panel.offsets.len().div_ceil(2);
     for (vector, sums) in sums.chunks_exact_mut(WIDE).take(vectors).enumerate() {
         // [half][digit]
-        let mut tile = [[_mm256_setzero_si256(); 3]; 2];
+        let mut tile = [[_mm256_setzero_si256(); DIGITS]; 2];
         // a lone last row is paired with itself: its partner's digits are zero
         for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
-            let digits: [__m256i; 3] = std::array::from_fn(|digit| _mm256_set1_epi32(digits[digit][pair]));
+            let digits: [__m256i; DIGITS] =
+                std::array::from_fn(|digit| _mm256_set1_epi32(digits[digit][pair]));
             // SAFETY: rows extend to whole vectors.
             let [a, b] =
                 starts.map(|start| unsafe { _mm256_loadu_si256(start.wrapping_add(vector * WIDE).cast()) });
@@ -105,14 +119,14 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
         for (digits, sums) in tile.iter().zip(sums.chunks_exact_mut(WIDE / 2)) {
             let lower = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_castsi256_si128(digit)));
             let upper = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(digit)));
-            for ([d0, d1, d2], sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(4)) {
-                let total = _mm256_add_epi64(
-                    d0,
-                    _mm256_add_epi64(
-                        _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(d1),
-                        _mm256_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS as i32 }>(d2),
-                    ),
-                );
+            for (digits, sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(4)) {
+                let second = _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(digits[1]);
+                let mut total = _mm256_add_epi64(digits[0], second);
+                if DIGITS == 3 {
+                    let third =
+                        _mm256_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS as i32 }>(digits[DIGITS - 1]);
+                    total = _mm256_add_epi64(total, third);
+                }
                 // SAFETY: four 64-bit integers, by the chunk size.
                 unsafe {
                     let sum = _mm256_loadu_si256(sums.as_ptr().cast());

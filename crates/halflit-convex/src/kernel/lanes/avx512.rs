@@ -95,6 +95,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     assert!(sums.len() >= vectors * WIDE);
     let starts = panel.starts();
     let digits = pack(coefficients);
+    let two = two_digits(coefficients);
     let mut lines = panel.ahead.len() / 3..panel.ahead.len();
     let mut vector = 0;
     while vector < vectors {
@@ -105,11 +106,15 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
         // Four vectors at a time fill the registers with running sums: 4 * 2 * 3.
         // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
         unsafe {
-            match left {
-                1 => tile::<1>(panel, &starts, &digits, vector, now, sums),
-                2 => tile::<2>(panel, &starts, &digits, vector, now, sums),
-                3 => tile::<3>(panel, &starts, &digits, vector, now, sums),
-                _ => tile::<4>(panel, &starts, &digits, vector, now, sums),
+            match (left, two) {
+                (1, false) => tile::<1, 3>(panel, &starts, &digits, vector, now, sums),
+                (2, false) => tile::<2, 3>(panel, &starts, &digits, vector, now, sums),
+                (3, false) => tile::<3, 3>(panel, &starts, &digits, vector, now, sums),
+                (_, false) => tile::<4, 3>(panel, &starts, &digits, vector, now, sums),
+                (1, true) => tile::<1, 2>(panel, &starts, &digits, vector, now, sums),
+                (2, true) => tile::<2, 2>(panel, &starts, &digits, vector, now, sums),
+                (3, true) => tile::<3, 2>(panel, &starts, &digits, vector, now, sums),
+                (_, true) => tile::<4, 2>(panel, &starts, &digits, vector, now, sums),
             }
         }
         vector += left.min(4);
@@ -120,7 +125,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
 /// The features below; rows and sums hold `TILE` vectors from `first_vector` on.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn tile<const TILE: usize>(
+unsafe fn tile<const TILE: usize, const DIGITS: usize>(
     panel: &Panel<'_>,
     starts: &[*const i16; BLOCK_ROWS],
     digits: &PackedDigits,
@@ -131,12 +136,12 @@ unsafe fn tile<const TILE: usize>(
     let pairs = panel.offsets.len().div_ceil(2);
     let lines_per_pair = lines.len().div_ceil(pairs);
     // [vector][half][digit]
-    let mut tile = [[[_mm512_setzero_si512(); 3]; 2]; TILE];
+    let mut tile = [[[_mm512_setzero_si512(); DIGITS]; 2]; TILE];
     // a lone last row is paired with itself: its partner's digits are zero
     for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
         let line = lines.start.wrapping_add(pair.wrapping_mul(lines_per_pair));
         panel.prefetch(line, lines.end.min(line.wrapping_add(lines_per_pair)));
-        let digits: [__m512i; 3] = std::array::from_fn(|digit| _mm512_set1_epi32(digits[digit][pair]));
+        let digits: [__m512i; DIGITS] = std::array::from_fn(|digit| _mm512_set1_epi32(digits[digit][pair]));
         for (vector, halves) in tile.iter_mut().enumerate() {
             let column = (first_vector + vector) * WIDE;
             // SAFETY: rows extend to whole vectors.
@@ -155,14 +160,13 @@ unsafe fn tile<const TILE: usize>(
             let sums = &mut sums[start..start + WIDE / 2];
             let lower = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_castsi512_si256(digit)));
             let upper = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64::<1>(digit)));
-            for ([d0, d1, d2], sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(8)) {
-                let total = _mm512_add_epi64(
-                    d0,
-                    _mm512_add_epi64(
-                        _mm512_slli_epi64::<COEFFICIENT_DIGIT_BITS>(d1),
-                        _mm512_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS }>(d2),
-                    ),
-                );
+            for (digits, sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(8)) {
+                let mut total =
+                    _mm512_add_epi64(digits[0], _mm512_slli_epi64::<COEFFICIENT_DIGIT_BITS>(digits[1]));
+                if DIGITS == 3 {
+                    let third = _mm512_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS }>(digits[DIGITS - 1]);
+                    total = _mm512_add_epi64(total, third);
+                }
                 // SAFETY: eight 64-bit integers, by the chunk size.
                 unsafe {
                     let sum = _mm512_loadu_si512(sums.as_ptr().cast());

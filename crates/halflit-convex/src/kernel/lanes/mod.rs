@@ -10,7 +10,8 @@
 //! The fast instruction multiplies 16-bit integers in adjacent pairs and adds into 32-bit lanes. Weights are two balanced
 //! digits in base 2^13 (|digit| <= 2^12): |digit * q| < 2^27, so 14 products fit in a lane, which is 7 vectors; then
 //! the lanes are widened to 64 bits. Coefficients are three balanced digits in base 2^10 (|digit| <= 2^9):
-//! |digit * q| <= 2^9 (2^15 - 1), so 128 rows fit in a lane: the block size.
+//! |digit * q| <= 2^9 (2^15 - 1), so 128 rows fit in a lane: the block size. Where two digits hold a block's coefficients the third
+//! is left out.
 //!
 //! # Why the unsafe code is sound
 //!
@@ -175,6 +176,27 @@ impl Level {
     }
 }
 
+/// Asks for the entries of a per-row column that a block of scattered rows will read: nothing is read now.
+#[inline(always)]
+pub(crate) fn prefetch_values<T>(column: &[T], rows: &[u32]) {
+    for &row in rows {
+        prefetch_line(column, row as usize);
+    }
+}
+
+/// Asks for the cache line of one entry.
+#[inline(always)]
+pub(crate) fn prefetch_line<T>(column: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads and writes nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(column.as_ptr().wrapping_add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (column, index);
+}
+
 /// A block's way from scores to coefficients; all slices are output-major.
 pub(crate) struct Coefficients<'a> {
     pub(crate) integer_scores: &'a [i64],
@@ -228,12 +250,20 @@ impl Panel<'_> {
     /// Asks for the lines ahead numbered `from..to`.
     #[inline(always)]
     fn prefetch(&self, from: usize, to: usize) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         for &line in self.ahead.get(from..to.min(self.ahead.len())).unwrap_or(&[]) {
-            // SAFETY: a prefetch reads and writes nothing, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.values.as_ptr().wrapping_add(line).cast()) };
+            prefetch_line(self.values, line);
         }
     }
+}
+
+/// Whether two digits hold every coefficient: a third of the multiplications is saved, the sums are the same integers.
+///
+/// d0 + 2^10 d1 with |d| <= 2^9 reaches every |s| <= 2^19 - 2^9.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn two_digits(coefficients: &[i32]) -> bool {
+    const MOST: u32 = (1 << (2 * COEFFICIENT_DIGIT_BITS - 1)) - (1 << (COEFFICIENT_DIGIT_BITS - 1));
+    coefficients.iter().fold(0, |most, s| s.unsigned_abs().max(most)) <= MOST
 }
 
 /// The coefficients split into three 16-bit digits; two neighbouring rows share a 32-bit entry.
