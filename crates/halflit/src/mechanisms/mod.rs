@@ -299,12 +299,7 @@ impl Statement {
             Statement::BeliefUpdates(_) => units_are_rows(relation),
             // A message is private whatever the sender's row was before.
             Statement::Local(_) => Ok(()),
-            Statement::WeightedMean(statement) => match relation.private_rows() {
-                PrivateRows::All if statement.public_rows > 0 => {
-                    Err(Inconsistency::new("public_rows", "0, because no row is public"))
-                }
-                _ => Ok(()),
-            },
+            Statement::WeightedMean(statement) => mean_belongs_to(relation, statement),
         }
     }
 
@@ -366,6 +361,27 @@ fn units_are_rows(relation: &Relation) -> Result<(), Inconsistency> {
         Unit::Row => Ok(()),
         Unit::User { .. } => Err(Inconsistency::new("mechanism", "another one: it protects single rows")),
     }
+}
+
+/// A mean without noise uses no private cell: no column is sensitive, or private units count nothing.
+fn mean_belongs_to(relation: &Relation, mean: &weighted_mean::Statement) -> Result<(), Inconsistency> {
+    if mean.public_rows > 0 && *relation.private_rows() == PrivateRows::All {
+        return Err(Inconsistency::new("public_rows", "0, because no row is public"));
+    }
+    let can_be_sensitive = match relation.sensitive() {
+        SensitiveColumns::All => mean.sensitive_columns > 0,
+        SensitiveColumns::Named(names) => mean.sensitive_columns <= names.as_slice().len() as u64,
+    };
+    if !can_be_sensitive || mean.centre.len() as u64 != mean.sensitive_columns {
+        return Err(Inconsistency::new(
+            "sensitive_columns",
+            "as many as the relation protects, each with a centre",
+        ));
+    }
+    if mean.noise.is_none() && mean.sensitive_columns > 0 && mean.weight != 0.0 {
+        return Err(Inconsistency::new("noise", "there, because private units count"));
+    }
+    Ok(())
 }
 
 /// Every unit counts 1; next to single rows a public row counts 1, too.
