@@ -34,7 +34,7 @@ fn from_a_csv_to_a_model_a_certificate_and_a_report() {
         "a folder is checked whole"
     );
     let ledger = desk.ok("ledger show patients.csv");
-    assert!(ledger.contains("noisy_gradient") && ledger.contains("released, model"), "{ledger}");
+    assert!(ledger.contains("released, model"), "{ledger}");
 
     let predictions = desk.ok("predict patients-release/model.json patients.csv");
     assert_eq!(predictions, desk.ok("predict patients-release patients.csv"));
@@ -98,7 +98,7 @@ fn gzip_and_another_place_for_everything() {
     let desk = Desk::new(300);
     std::fs::create_dir(desk.path("elsewhere")).unwrap();
     std::fs::rename(desk.path("privacy.toml"), desk.path("elsewhere/p.toml")).unwrap();
-    desk.ok("train patients.csv --privacy elsewhere/p.toml --ledger elsewhere/l --out elsewhere/out --sampling-rate 1/4 --steps 30");
+    desk.ok("train patients.csv --privacy elsewhere/p.toml --ledger elsewhere/l --out elsewhere/out --mechanism noisy_gradient --sampling-rate 1/4 --steps 30");
     assert_eq!(files_of(&desk.path("elsewhere")), ["l", "out", "p.toml"]);
     let certificate = desk.read("elsewhere/out/certificate.json");
     assert!(

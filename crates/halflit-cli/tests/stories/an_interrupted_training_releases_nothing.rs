@@ -8,7 +8,7 @@ fn a_killed_training_leaves_no_half_release() {
     let desk = Desk::new(500);
     let full_run = {
         let start = Instant::now();
-        desk.ok("train patients.csv --out whole --epsilon 0.05 --steps 200");
+        desk.ok("train patients.csv --out whole --mechanism noisy_gradient --epsilon 0.05 --steps 200");
         start.elapsed()
     };
     let (mut released, mut charged_only) = (0, 0);
@@ -16,7 +16,9 @@ fn a_killed_training_leaves_no_half_release() {
         let out = format!("out-{kill}");
         let charges_before = charges(&desk);
         let mut process = desk
-            .command(&format!("train patients.csv --out {out} --epsilon 0.05 --steps 200"))
+            .command(&format!(
+                "train patients.csv --out {out} --mechanism noisy_gradient --epsilon 0.05 --steps 200"
+            ))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -47,7 +49,7 @@ fn charges(desk: &Desk) -> usize {
 fn ctrl_c_stops_between_steps_and_keeps_the_charge() {
     let desk = Desk::new(20_000);
     let process = desk
-        .command("train patients.csv --steps 1000000")
+        .command("train patients.csv --mechanism noisy_gradient --steps 1000000")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
