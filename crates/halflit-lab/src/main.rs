@@ -9,6 +9,7 @@ mod belief_bench;
 mod csv_bench;
 mod datasets;
 mod dpsgd_bench;
+mod feature_dp;
 mod hard_instance_000;
 mod kernel_bench;
 mod label_dp;
@@ -54,6 +55,7 @@ enum Experiment {
     #[command(name = "hard-instance-000")]
     HardInstance000(hard_instance_000::Args),
     SemiSensitive(semi_sensitive::Args),
+    FeatureDp(feature_dp::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Experiment::BeliefBench(args) => belief_bench::run(args),
         Experiment::HardInstance000(args) => hard_instance_000::run(args),
         Experiment::SemiSensitive(args) => semi_sensitive::run(args),
+        Experiment::FeatureDp(args) => feature_dp::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
