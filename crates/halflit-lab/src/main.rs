@@ -17,6 +17,7 @@ mod label_tables;
 mod local_bench;
 mod means;
 mod noise_bench;
+mod paper002;
 mod peers;
 mod perceptron_bench;
 mod sample;
@@ -56,6 +57,32 @@ enum Experiment {
     HardInstance000(hard_instance_000::Args),
     SemiSensitive(semi_sensitive::Args),
     FeatureDp(feature_dp::Args),
+    /// Paper 002, Table 5: linear regression, epsilon 2, share of public rows.
+    Table5(paper002::Args),
+    /// Paper 002, Table 6: the same at epsilon 4.
+    Table6(paper002::Args),
+    /// Paper 002, Table 7: 10 % public rows, epsilon.
+    Table7(paper002::Args),
+    /// Paper 002, Table 8: 25 % public rows, epsilon.
+    Table8(paper002::Args),
+    /// Paper 002, Table 9: epsilon 4, cold start.
+    Table9(paper002::Args),
+    /// Paper 002, Table 10: 10 % public rows, cold start.
+    Table10(paper002::Args),
+    /// Paper 002, Table 11: noise multipliers at epsilon 2.
+    Table11(paper002::Args),
+    /// Paper 002, Table 12: noise multipliers at epsilon 4.
+    Table12(paper002::Args),
+    /// Paper 002, Figure 6: DP-SGD diverges, methods that use public rows converge.
+    Figure6(paper002::Args),
+    /// Paper 002, Figure 15: softmax regression on images with public rows.
+    Figure15(paper002::Args),
+    /// Paper 002, Figure 16: softmax regression on images with public rows.
+    Figure16(paper002::Args),
+    /// Paper 002, Figure 17: softmax regression on images with public rows.
+    Figure17(paper002::Args),
+    /// Paper 002, Figure 18: softmax regression on images with public rows.
+    Figure18(paper002::Args),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.
@@ -82,6 +109,19 @@ fn main() -> ExitCode {
         Experiment::HardInstance000(args) => hard_instance_000::run(args),
         Experiment::SemiSensitive(args) => semi_sensitive::run(args),
         Experiment::FeatureDp(args) => feature_dp::run(args),
+        Experiment::Table5(args) => paper002::tables(5, &args),
+        Experiment::Table6(args) => paper002::tables(6, &args),
+        Experiment::Table7(args) => paper002::tables(7, &args),
+        Experiment::Table8(args) => paper002::tables(8, &args),
+        Experiment::Table9(args) => paper002::tables(9, &args),
+        Experiment::Table10(args) => paper002::tables(10, &args),
+        Experiment::Table11(args) => paper002::multipliers(11, &args),
+        Experiment::Table12(args) => paper002::multipliers(12, &args),
+        Experiment::Figure6(args) => paper002::figure6(&args),
+        Experiment::Figure15(args) => paper002::images(paper002::Figure::numbered(15), &args),
+        Experiment::Figure16(args) => paper002::images(paper002::Figure::numbered(16), &args),
+        Experiment::Figure17(args) => paper002::images(paper002::Figure::numbered(17), &args),
+        Experiment::Figure18(args) => paper002::images(paper002::Figure::numbered(18), &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

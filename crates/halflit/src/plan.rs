@@ -1,5 +1,6 @@
 //! Planning: every mechanism that supports the declared relation, priced and ranked by predicted error. No private cell is read.
 
+use crate::mechanisms::noisy_gradient::parts::{Clip, Sampling};
 use crate::mechanisms::noisy_gradient::{self, Centre};
 use crate::mechanisms::{MechanismError, MechanismPlan};
 use crate::problem::Problem;
@@ -23,6 +24,8 @@ pub struct Request {
     pub steps: Option<u64>,
     /// The clip norm of `noisy_gradient`.
     pub clip_norm: Option<f64>,
+    /// The parts of `noisy_gradient`, where the fields above leave them open. Given, nothing else is planned for that mechanism.
+    pub gradient: Option<noisy_gradient::Params>,
 }
 
 /// Why nothing could be planned.
@@ -54,6 +57,7 @@ pub struct Plans {
     problem: Problem,
     budget: Budget,
     candidates: Vec<Candidate>,
+    without_public_rows: Option<f64>,
 }
 
 /// One way to solve the problem.
@@ -117,12 +121,31 @@ impl Plans {
             }
         }
         candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
-        Ok(Plans { problem, budget, candidates })
+        let without_public_rows = match problem.facts().public_rows {
+            0 => None,
+            _ => Some(noisy_gradient::predicted_without_public_rows(&problem, target)?),
+        };
+        Ok(Plans { problem, budget, candidates, without_public_rows })
     }
 
     /// The candidates, best first.
     pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
         self.candidates.iter().map(|candidate| &candidate.summary)
+    }
+
+    /// The predicted excess of the mean loss if the public rows were not there; none if there are none.
+    pub fn without_public_rows(&self) -> Option<f64> {
+        self.without_public_rows
+    }
+
+    /// What the public rows buy, in a sentence; none if there are none.
+    pub fn worth_of_public_rows(&self) -> Option<String> {
+        let (without, best) = (self.without_public_rows?, self.candidates.first()?);
+        let rows = self.problem.facts().public_rows;
+        Some(format!(
+            "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {:.4}.",
+            best.summary.predicted_excess
+        ))
     }
 
     /// The problem.
@@ -137,7 +160,7 @@ impl Plans {
 
     /// Takes the best candidate.
     pub fn best(self) -> Result<Plan, PlanError> {
-        let Plans { problem, budget, candidates } = self;
+        let Plans { problem, budget, candidates, .. } = self;
         let Some(Candidate { mechanism, summary }) = candidates.into_iter().next() else {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
@@ -236,11 +259,13 @@ impl Plan {
 /// The parameters that a request fixes for `noisy_gradient`.
 impl From<&Request> for noisy_gradient::Params {
     fn from(request: &Request) -> Self {
+        let given = request.gradient.clone().unwrap_or_default();
         noisy_gradient::Params {
-            centre: request.centre,
-            sampling_rate: request.sampling_rate,
-            steps: request.steps,
-            clip_norm: request.clip_norm,
+            centre: request.centre.or(given.centre),
+            sampling: request.sampling_rate.map(Sampling::Poisson).or(given.sampling),
+            steps: request.steps.or(given.steps),
+            clip: request.clip_norm.map(|norm| Clip::Fixed { norm }).or(given.clip),
+            ..given
         }
     }
 }

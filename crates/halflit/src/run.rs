@@ -3,6 +3,7 @@
 use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::{Fitted, MechanismError, Watch};
 use crate::plan::Plan;
+use crate::problem::Problem;
 use halflit_noise::NoiseSource;
 
 /// The noisy weights and how they came about. Not yet a release: [`RawOutput::release`](crate::release) makes the files.
@@ -34,6 +35,16 @@ pub(crate) fn refuse_rehearsal(source: &NoiseSource) -> Result<(), MechanismErro
 }
 
 impl RawOutput {
+    /// The noisy weights on encoded columns, output after output: a function of releases and public cells.
+    pub fn weights(&self) -> &[f64] {
+        &self.fitted.weights
+    }
+
+    /// The problem, still sealed, for another plan.
+    pub fn into_problem(self) -> Problem {
+        self.plan.problem
+    }
+
     /// What the ledger wrote down for this run.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt

@@ -7,6 +7,7 @@ pub mod check;
 pub mod completions;
 mod dataset;
 pub mod demo;
+mod gradient;
 pub mod init;
 pub mod ledger;
 pub mod local;

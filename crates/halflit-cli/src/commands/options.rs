@@ -1,8 +1,8 @@
 //! The options of planning, shared by `plan` and `train`.
 
 use crate::Failure;
+use crate::commands::gradient::GradientOptions;
 use halflit::Request;
-use halflit::mechanisms::noisy_gradient::Centre;
 use halflit::noise::{Probability, Rational};
 use halflit::table::Budget;
 
@@ -18,9 +18,6 @@ pub struct PlanOptions {
     /// Take this mechanism instead of the one with the smallest predicted error.
     #[arg(long, value_name = "NAME")]
     mechanism: Option<String>,
-    /// What is subtracted from a unit's gradient before it is clamped [default: the better one].
-    #[arg(long, value_enum)]
-    centre: Option<CentreName>,
     /// Let each unit take part in a step with this probability, as 1/64 or 0.01 [default: everyone in every step].
     #[arg(long, value_name = "RATE")]
     sampling_rate: Option<String>,
@@ -30,13 +27,8 @@ pub struct PlanOptions {
     /// Largest norm of one unit's contribution [default: from the constants].
     #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     clip_norm: Option<f64>,
-}
-
-/// A centre by name.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum CentreName {
-    Zero,
-    Midrange,
+    #[command(flatten)]
+    gradient: GradientOptions,
 }
 
 impl PlanOptions {
@@ -55,13 +47,11 @@ impl PlanOptions {
         Ok(Request {
             budget: Some(budget),
             mechanism: self.mechanism.clone(),
-            centre: self.centre.map(|centre| match centre {
-                CentreName::Zero => Centre::Zero,
-                CentreName::Midrange => Centre::Midrange,
-            }),
+            centre: self.gradient.centre(),
             sampling_rate,
             steps: self.steps,
             clip_norm: self.clip_norm,
+            gradient: self.gradient.params()?,
         })
     }
 }

@@ -24,6 +24,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let budget = plans.budget();
     let sentence = plans.problem().relation().sentence();
     let summaries: Vec<Summary> = plans.summaries().cloned().collect();
+    let (without_public_rows, worth) = (plans.without_public_rows(), plans.worth_of_public_rows());
     if json {
         let chosen = plans.best().map_err(Failure::failed)?;
         println!(
@@ -32,6 +33,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
                 "relation": sentence,
                 "budget": { "epsilon": budget.epsilon, "delta": budget.delta },
                 "candidates": summaries,
+                "predicted_without_public_rows": without_public_rows,
                 "epsilon": chosen.epsilon(),
                 "event": chosen.event(),
             })
@@ -41,7 +43,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!("{sentence}\n");
     println!("Budget: epsilon {}, delta {:e}. Best first:\n", budget.epsilon, budget.delta);
     println!(
-        "  {:<16} {:<36} {:>10} {:>9} {:>8} {:>11}",
+        "  {:<16} {:<48} {:>10} {:>9} {:>8} {:>11}",
         "mechanism", "variant", "predicted", "releases", "passes", "noise"
     );
     for row in &summaries {
@@ -59,6 +61,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!(
         "\n`predicted` is the expected excess of the mean loss; `noise` is the standard deviation per coordinate of the mean gradient."
     );
+    if let Some(worth) = worth {
+        println!("{worth}");
+    }
     if summaries.iter().all(|row| row.is_hopeless) {
         println!("No mechanism is predicted to beat the zero model at this budget: it would buy nothing.");
     } else {

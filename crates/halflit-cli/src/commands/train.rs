@@ -40,12 +40,17 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
 
     let problem = args.input.problem()?;
     let request = args.options.request(problem.budget())?;
-    let plan = Plans::new(problem, &request).and_then(Plans::best).map_err(Failure::bad_input)?;
+    let plans = Plans::new(problem, &request).map_err(Failure::bad_input)?;
+    let worth = plans.worth_of_public_rows();
+    let plan = plans.best().map_err(Failure::bad_input)?;
     if !json {
         println!("{}\n", plan.relation().sentence());
         let summary = plan.summary();
         let plural = if summary.releases == 1 { "" } else { "s" };
         println!("{}: {}, {} noisy release{plural}.", summary.mechanism, summary.variant, summary.releases);
+        if let Some(worth) = worth {
+            println!("{worth}");
+        }
         if summary.is_hopeless {
             eprintln!(
                 "warning: at this budget the model is predicted to be no better than the zero model; halflit plan shows what more would buy"

@@ -46,7 +46,7 @@ impl Cholesky {
 }
 
 /// Conjugate gradients for A x = b with a diagonal preconditioner, until the residual fell by `reduction` or `steps` are spent.
-pub(super) fn conjugate_gradients(
+pub fn conjugate_gradients(
     apply: impl Fn(&[f64]) -> Vec<f64>,
     diagonal: &[f64],
     b: &[f64],

@@ -22,7 +22,7 @@ mod certificate;
 mod fine;
 mod finisher;
 mod hessian;
-mod linear;
+pub mod linear;
 mod mean;
 mod newton;
 mod passes;

@@ -21,6 +21,7 @@ use halflit_privacy::calibrate::{Budget, CalibrationError};
 use halflit_privacy::{Change, Event, ParameterError, PrivateRows, Relation, SensitiveColumns, Unit};
 use halflit_table::{EncodeError, TableError, Unsealed};
 use noisy_gradient::Centre;
+use noisy_gradient::parts::Start;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -137,6 +138,14 @@ pub enum MechanismError {
     /// A made-up table could not be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// Parts that do not go together, or not with this problem.
+    #[error("{part} needs {needs}")]
+    Part {
+        /// Which part.
+        part: &'static str,
+        /// What it needs, and what to take instead.
+        needs: &'static str,
+    },
     /// There is nothing public to learn from.
     #[error("the declaration has no public rows to train on; declare public_rows, or take another mechanism")]
     NoPublicRows,
@@ -172,6 +181,10 @@ pub enum MechanismError {
 impl MechanismError {
     pub(crate) fn not_positive(name: &'static str, value: f64) -> Self {
         MechanismError::NotPositive { name, value }
+    }
+
+    pub(crate) fn part(part: &'static str, needs: &'static str) -> Self {
+        MechanismError::Part { part, needs }
     }
 }
 
@@ -231,6 +244,7 @@ impl fmt::Display for Inconsistency {
 /// What a certificate says about the mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "one per certificate: its size does not matter")]
 pub enum Statement {
     /// One release of blocks of the Gram matrix.
     BlockStatistics(block_statistics::Statement),
@@ -426,20 +440,13 @@ impl MechanismPlan {
         request: &Request,
         budget: Budget,
     ) -> Vec<Result<MechanismPlan, MechanismError>> {
-        let centres = match request.centre {
-            Some(centre) => vec![Some(centre)],
-            None => vec![None, Some(Centre::Zero)],
-        };
-        let mut candidates: Vec<Result<MechanismPlan, MechanismError>> = Vec::new();
-        for centre in centres {
-            let params = noisy_gradient::Params { centre, ..request.into() };
-            let planned = noisy_gradient::Plan::new(problem, &params, budget);
-            // With no public column the default centre is zero already.
-            let is_zero = |plan: &MechanismPlan| matches!(plan, MechanismPlan::NoisyGradient(plan) if plan.centre() == Centre::Zero);
-            if centre != Some(Centre::Zero) || !candidates.iter().flatten().any(is_zero) {
-                candidates.push(planned.map(MechanismPlan::NoisyGradient));
-            }
-        }
+        let mut candidates: Vec<Result<MechanismPlan, MechanismError>> =
+            noisy_gradient_variants(problem, request)
+                .iter()
+                .map(|params| {
+                    noisy_gradient::Plan::new(problem, params, budget).map(MechanismPlan::NoisyGradient)
+                })
+                .collect();
         if block_statistics::fits(problem) {
             candidates.push(block_statistics::Plan::new(problem, budget).map(MechanismPlan::BlockStatistics));
         }
@@ -509,6 +516,28 @@ impl MechanismPlan {
             MechanismPlan::BeliefUpdates(plan) => plan.run(problem, token, source, watch),
         }
     }
+}
+
+/// The ways to run `noisy_gradient` that the request leaves open.
+fn noisy_gradient_variants(problem: &Problem, request: &Request) -> Vec<noisy_gradient::Params> {
+    let given = noisy_gradient::Params::from(request);
+    let mut variants = vec![given.clone()];
+    if request.gradient.is_some() {
+        return variants;
+    }
+    let some_column_is_public = problem.encoding().columns().iter().any(|column| !column.is_sensitive());
+    if request.centre.is_none() && some_column_is_public {
+        variants.push(noisy_gradient::Params { centre: Some(Centre::Zero), ..given.clone() });
+    }
+    if problem.facts().public_rows > 0 {
+        for params in variants.clone() {
+            variants.push(noisy_gradient::Params { start: Some(Start::PublicMinimizer), ..params });
+        }
+        if given == noisy_gradient::Params::default() {
+            variants.push(noisy_gradient::modes::posterior());
+        }
+    }
+    variants
 }
 
 /// A guess of the norm of the minimizer: three quarters of a unit of score per coordinate, at most 8 in all; a quarter of that for

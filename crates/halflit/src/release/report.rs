@@ -4,7 +4,8 @@ use super::certificate::{Certificate, Numerics};
 use super::errors::StandardErrors;
 use super::model::Model;
 use crate::figures::{about, at_least, at_most, whole};
-use crate::mechanisms::{Statement, noisy_gradient, noisy_statistics};
+use crate::mechanisms::noisy_gradient::parts::Descent;
+use crate::mechanisms::{Statement, noisy_statistics};
 use crate::plot::{Bar, BarChart, profile_chart};
 use crate::release::Left;
 use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
@@ -121,9 +122,11 @@ fn noise(certificate: &Certificate, model: &Model) -> Markup {
         Statement::NoisyStatistics(statement) => return noise_on_label_sums(statement),
         _ => return html! {},
     };
-    let noise_std = statement.noise_std;
-    let sensitivity = statement.clip_norm * statement.change.sensitivity_per_radius();
-    let everyone = statement.clip_norm * statement.units as f64;
+    // A measured clip norm differs from step to step: everything is then in units of it.
+    let clip_norm = statement.clip_norm().unwrap_or(1.0);
+    let noise_std = clip_norm * statement.least_noise_multiplier();
+    let sensitivity = clip_norm * statement.change.sensitivity_per_radius();
+    let everyone = clip_norm * statement.units as f64;
     let coordinates: usize = model.weights().iter().map(Vec::len).sum();
     let total = noise_std * (coordinates as f64).sqrt();
     let bars = [
@@ -140,8 +143,10 @@ fn noise(certificate: &Certificate, model: &Model) -> Markup {
         section {
             h2 { "The noise against the signal" }
             p { "Each of " (whole(statement.steps)) " steps released one noisy gradient sum. One unit can move such a sum by at most "
-                (about(sensitivity, 3)) " (its contribution is clamped to norm " (about(statement.clip_norm, 3))
-                "); the noise has standard deviation " (about(noise_std, 3)) " in every coordinate; all "
+                (about(sensitivity, 3)) " (its contribution is clamped to norm " (about(clip_norm, 3))
+                @if statement.clip_norm().is_none() { ", in units of the clip norm measured in that step" }
+                "); the noise has standard deviation " (about(noise_std, 3)) " in every coordinate"
+                @if statement.levels.len() > 1 { " in the last step, more before" } "; all "
                 (whole(statement.units)) " units together could move the sum by " (about(everyone, 3)) "." }
             (drawn(chart.to_inline_log_svg()))
             @if everyone < total {
@@ -252,11 +257,12 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
                     tr { th { "Steps" } td { (whole(statement.steps)) } }
                     tr { th { "Batch" } td { @match statement.sampling_rate {
                         Some(rate) => { "each unit with probability " (rate.numerator) "/" (rate.denominator) }
+                        None if statement.batches.is_some() => "every unit in one step only",
                         None => "every unit in every step" } } }
-                    tr { th { "Centre" } td { @match statement.centre { noisy_gradient::Centre::Zero => "zero", noisy_gradient::Centre::Midrange => "midrange" } } }
-                    tr { th { "Clip norm" } td { (about(statement.clip_norm, 3)) } }
-                    tr { th { "Noise multiplier" } td { (about(statement.noise_multiplier, 3)) } }
-                    tr { th { "Step size, momentum" } td { (about(statement.step_size, 3)) ", " (about(statement.momentum, 3)) } }
+                    tr { th { "Centre" } td { (statement.centre.name()) } }
+                    tr { th { "Clip norm" } td { @match statement.clip_norm() { Some(norm) => (about(norm, 3)), None => "measured in every step" } } }
+                    tr { th { "Noise multiplier" } td { (about(statement.least_noise_multiplier(), 3)) } }
+                    tr { th { "Descent" } td { (descent_words(statement.descent)) } }
                 }
             }
             @if let Statement::NoisyStatistics(statement) = &certificate.mechanism {
@@ -289,6 +295,19 @@ fn next() -> Markup {
                     code { "halflit check" } " may not." }
             }
         }
+    }
+}
+
+fn descent_words(descent: Descent) -> String {
+    match descent {
+        Descent::Momentum { step_size, momentum, .. } => {
+            format!("step size {}, momentum {}", about(step_size, 3), about(momentum, 3))
+        }
+        Descent::Preconditioned { step_size, .. } => {
+            format!("step size {}, preconditioned by the public rows", about(step_size, 3))
+        }
+        Descent::Accelerated { damping } => format!("accelerated, damping {}", about(damping, 3)),
+        Descent::Posterior => "posterior of the public rows and the noisy gradients".to_owned(),
     }
 }
 

@@ -86,11 +86,12 @@ fn claims_that_do_not_follow_are_refused_even_under_a_fresh_seal() {
         ("event", |c| {
             if let Statement::NoisyGradient(statement) = &mut c.mechanism {
                 statement.steps -= 1;
+                statement.levels[0].steps -= 1;
             }
         }),
         ("noise_multiplier", |c| {
             if let Statement::NoisyGradient(statement) = &mut c.mechanism {
-                statement.noise_multiplier *= 2.0;
+                statement.levels[0].noise_multiplier *= 2.0;
             }
         }),
     ];

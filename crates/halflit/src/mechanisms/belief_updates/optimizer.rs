@@ -2,7 +2,7 @@
 
 use crate::mechanisms::MechanismError;
 use crate::mechanisms::noisy_gradient::Schedule;
-use crate::mechanisms::noisy_gradient::descent::Descent;
+use crate::mechanisms::noisy_gradient::descent::Iterates;
 use halflit_convex::Domain;
 use serde::{Deserialize, Serialize};
 
@@ -68,13 +68,14 @@ impl Optimizer {
         mut oracle: impl FnMut(u64, &[f64]) -> Result<Option<Vec<f64>>, MechanismError>,
     ) -> Result<Solution, MechanismError> {
         if let Optimizer::Momentum { steps, step_size, momentum } = *self {
-            let mut descent = Descent::new(Schedule { steps, step_size, momentum }, dimension, radius)?;
+            let mut descent =
+                Iterates::scheduled(Schedule { steps, step_size, momentum }, dimension, radius)?;
             for step in 0..steps {
                 match oracle(step, descent.weights())? {
                     Some(gradient) => descent.step(&gradient),
                     None => {
                         let weights = if 2 * step > steps {
-                            descent.into_average()
+                            descent.into_weights()
                         } else {
                             descent.weights().to_vec()
                         };
@@ -82,7 +83,7 @@ impl Optimizer {
                     }
                 }
             }
-            return Ok(Solution { weights: descent.into_average(), status: Status::Finished });
+            return Ok(Solution { weights: descent.into_weights(), status: Status::Finished });
         }
         let domain =
             Domain::centred_ball(dimension, radius.unwrap_or(OUTERMOST_RADIUS).min(OUTERMOST_RADIUS))?;

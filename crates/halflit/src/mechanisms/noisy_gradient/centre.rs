@@ -1,9 +1,10 @@
-//! The midrange centre when some features are sensitive.
+//! Centres of rows: the midrange when some features are sensitive, and the imputed row.
 //!
 //! A row splits into its public coordinates a and its sensitive ones; its gradient is l'(z) (a, s). The centre is m a, where m is the middle
 //! of the values that l' can take over all sensitive cells (and labels, if the label is sensitive): it depends on a, the public label
 //! and the weights alone. What remains hidden is ((l' - m) a, l' s), which is shorter than the gradient whenever l' varies by less than
-//! its size.
+//! its size. The imputed centre is the gradient of the row with its sensitive cells filled in from the public rows, averaged over their labels if
+//! the label is sensitive.
 
 use halflit_convex::Loss;
 use halflit_convex::kernel::{Block, KernelError, LatticeWeights, Rule};
@@ -15,29 +16,28 @@ pub(super) struct AroundPublicPart<'a> {
     labels: &'a [f64],
     label_is_public: bool,
     row_weights: Option<&'a [f64]>,
-    /// Per output: how far the sensitive coordinates can lower and raise the score.
-    swing: Vec<(f64, f64)>,
+    middle: Middle<'a>,
     scale: f64,
     is_interleaved: bool,
 }
 
+/// What the coefficient of a public part is.
+pub(super) enum Middle<'a> {
+    /// The middle of the derivative's range. Per output: how far the sensitive coordinates can lower and raise the score.
+    Range(Vec<(f64, f64)>),
+    /// The derivative at the imputed row, averaged over these labels if the label is sensitive.
+    Imputed(&'a [f64]),
+}
+
 impl<'a> AroundPublicPart<'a> {
     /// `labels` and `row_weights` have one entry per row of the layout.
-    pub fn new(
-        loss: Loss,
-        encoding: &Encoding,
-        weights: &LatticeWeights,
-        labels: &'a [f64],
-        label_is_public: bool,
-        scale: f64,
-    ) -> Self {
-        let swing = swing(encoding, weights);
+    pub fn new(loss: Loss, middle: Middle<'a>, labels: &'a [f64], label_is_public: bool, scale: f64) -> Self {
         AroundPublicPart {
             loss,
             labels,
             label_is_public,
             row_weights: None,
-            swing,
+            middle,
             scale,
             is_interleaved: false,
         }
@@ -53,9 +53,32 @@ impl<'a> AroundPublicPart<'a> {
         AroundPublicPart { is_interleaved: true, ..self }
     }
 
-    /// The middle of the derivative's range, for the public score(s) and the label of one row.
+    /// The centre's coefficient, for the public score(s) and the label of one row.
     fn middle(&self, scores: &[f64], label: f64, scratch: &mut Scratch, middle: &mut [f64]) {
-        if let [(low, high)] = self.swing[..] {
+        match &self.middle {
+            Middle::Range(swing) => self.middle_of_range(swing, scores, label, scratch, middle),
+            Middle::Imputed(_) if self.label_is_public => self.loss.derivative(scores, label, middle),
+            Middle::Imputed(labels) => {
+                middle.fill(0.0);
+                for &label in *labels {
+                    self.loss.derivative(scores, label, &mut scratch.derivative);
+                    for (middle, derivative) in middle.iter_mut().zip(&scratch.derivative) {
+                        *middle += derivative / labels.len() as f64;
+                    }
+                }
+            }
+        }
+    }
+
+    fn middle_of_range(
+        &self,
+        swing: &[(f64, f64)],
+        scores: &[f64],
+        label: f64,
+        scratch: &mut Scratch,
+        middle: &mut [f64],
+    ) {
+        if let [(low, high)] = swing[..] {
             let (lowest, highest) = (scores[0] + low, scores[0] + high);
             // The derivative of a convex loss grows with the score, so its extremes are at the ends.
             let (from, to) = if self.label_is_public {
@@ -69,12 +92,12 @@ impl<'a> AroundPublicPart<'a> {
         }
         // Softmax: a class is likeliest when its own score is highest and the others are lowest.
         let label = if self.label_is_public { label } else { NO_CLASS };
-        let share = if self.label_is_public { 0.0 } else { 1.0 / self.swing.len() as f64 };
+        let share = if self.label_is_public { 0.0 } else { 1.0 / swing.len() as f64 };
         for (class, middle) in middle.iter_mut().enumerate() {
             let mut ends = [0.0; 2];
             for (end, own_is_low) in ends.iter_mut().zip([true, false]) {
                 for (other, score) in scratch.scores.iter_mut().enumerate() {
-                    let (low, high) = self.swing[other];
+                    let (low, high) = swing[other];
                     *score = scores[other] + if (other == class) == own_is_low { low } else { high };
                 }
                 self.loss.derivative(&scratch.scores, label, &mut scratch.derivative);
@@ -142,7 +165,7 @@ impl Rule for AroundPublicPart<'_> {
 }
 
 /// How far the sensitive coordinates can move each output's score, over their declared domains.
-fn swing(encoding: &Encoding, weights: &LatticeWeights) -> Vec<(f64, f64)> {
+pub(super) fn swing(encoding: &Encoding, weights: &LatticeWeights) -> Vec<(f64, f64)> {
     let rounded = weights.rounded();
     rounded
         .chunks_exact(weights.width().max(1))

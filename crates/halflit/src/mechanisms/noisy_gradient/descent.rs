@@ -1,71 +1,130 @@
-//! Descent with momentum, the average of the second half of the iterates, and a ball to stay in.
+//! First-order descents: momentum, preconditioned and accelerated steps, averages of the iterates, and a ball to stay in.
 
 use super::Schedule;
+use super::parts::{Average, Descent};
 use halflit_convex::{Domain, DomainError};
 
 /// Weights never leave this ball, declared radius or not: numbers beyond it are of no use and would leave the score lattice.
 const OUTERMOST_RADIUS: f64 = 1e6;
 
 /// The state of a descent. Everything in it comes from noisy releases and public values.
-pub(in crate::mechanisms) struct Descent {
-    schedule: Schedule,
+pub(in crate::mechanisms) struct Iterates {
+    rule: Descent,
+    steps: u64,
     domain: Domain,
+    start: Vec<f64>,
     weights: Vec<f64>,
-    velocity: Vec<f64>,
+    /// The velocity; for accelerated steps the aggregate of earlier iterates.
+    memory: Vec<f64>,
+    /// Where an accelerated step wants its gradient.
+    middle: Vec<f64>,
     average: Vec<f64>,
-    averaged: u64,
+    averaged: f64,
     done: u64,
 }
 
-impl Descent {
-    /// Starts at zero.
-    pub fn new(schedule: Schedule, dimension: usize, radius: Option<f64>) -> Result<Self, DomainError> {
+impl Iterates {
+    /// A descent of `steps` steps from `start`.
+    pub fn new(rule: Descent, steps: u64, start: Vec<f64>, radius: Option<f64>) -> Result<Self, DomainError> {
         let radius = radius.map_or(OUTERMOST_RADIUS, |radius| radius.min(OUTERMOST_RADIUS));
-        Ok(Descent {
-            schedule,
+        let dimension = start.len();
+        let memory =
+            if matches!(rule, Descent::Accelerated { .. }) { start.clone() } else { vec![0.0; dimension] };
+        Ok(Iterates {
+            rule,
+            steps,
             domain: Domain::centred_ball(dimension, radius)?,
-            weights: vec![0.0; dimension],
-            velocity: vec![0.0; dimension],
+            weights: start.clone(),
+            memory,
+            middle: start.clone(),
             average: vec![0.0; dimension],
-            averaged: 0,
+            averaged: 0.0,
             done: 0,
+            start,
         })
+    }
+
+    /// Momentum from zero as a schedule says, the second half averaged.
+    pub fn scheduled(schedule: Schedule, dimension: usize, radius: Option<f64>) -> Result<Self, DomainError> {
+        let Schedule { steps, step_size, momentum } = schedule;
+        let rule = Descent::Momentum { step_size, momentum, average: Average::Suffix };
+        Iterates::new(rule, steps, vec![0.0; dimension], radius)
     }
 
     /// Where the next gradient is wanted.
     pub fn weights(&self) -> &[f64] {
-        &self.weights
+        if matches!(self.rule, Descent::Accelerated { .. }) { &self.middle } else { &self.weights }
+    }
+
+    /// One step along a gradient (already preconditioned, if the rule says so).
+    pub fn step(&mut self, gradient: &[f64]) {
+        self.done += 1;
+        match self.rule {
+            Descent::Momentum { step_size, momentum, average } => {
+                self.plain(gradient, step_size, momentum, average)
+            }
+            Descent::Preconditioned { step_size, average, .. } => {
+                self.plain(gradient, step_size, 0.0, average)
+            }
+            Descent::Accelerated { damping } => self.accelerated(gradient, damping),
+            // The posterior keeps its own state.
+            Descent::Posterior => {}
+        }
     }
 
     /// v <- m v + gradient; w <- projection of w - step v.
-    pub fn step(&mut self, gradient: &[f64]) {
-        let Schedule { steps, step_size, momentum } = self.schedule;
-        for ((weight, velocity), gradient) in self.weights.iter_mut().zip(&mut self.velocity).zip(gradient) {
+    fn plain(&mut self, gradient: &[f64], step_size: f64, momentum: f64, average: Average) {
+        for ((weight, velocity), gradient) in self.weights.iter_mut().zip(&mut self.memory).zip(gradient) {
             *velocity = momentum * *velocity + gradient;
             *weight -= step_size * *velocity;
         }
-        if !self.weights.iter().all(|weight| weight.is_finite()) {
-            // An overflow: back to the start.
-            self.weights.fill(0.0);
-            self.velocity.fill(0.0);
-        }
-        if !self.domain.contains(&self.weights) {
-            self.domain.project(&mut self.weights);
+        if self.stay_inside() {
             // The velocity that pushed against the ball is spent.
-            self.velocity.fill(0.0);
+            self.memory.fill(0.0);
         }
-        self.done += 1;
-        if 2 * self.done > steps {
-            self.averaged += 1;
-            let share = 1.0 / self.averaged as f64;
-            for (average, weight) in self.average.iter_mut().zip(&self.weights) {
-                *average += share * (weight - *average);
-            }
+        let share = match average {
+            Average::Last => return self.average.clone_from(&self.weights),
+            Average::Suffix if 2 * self.done <= self.steps => return,
+            Average::Uniform | Average::Suffix => 1.0,
+            Average::Weighted => self.done as f64,
+        };
+        self.averaged += share;
+        for (average, weight) in self.average.iter_mut().zip(&self.weights) {
+            *average += share / self.averaged * (weight - *average);
         }
     }
 
-    /// The average of the second half of the iterates.
-    pub fn into_average(self) -> Vec<f64> {
+    /// Ghadimi and Lan 2012, AC-SA without strong convexity: alpha_t = 2/(t+1), gamma_t = 4 gamma/(t(t+1)), so that
+    /// w <- w - t/(2 gamma) gradient; aggregate <- alpha_t w + (1 - alpha_t) aggregate.
+    fn accelerated(&mut self, gradient: &[f64], damping: f64) {
+        let t = self.done as f64;
+        for (weight, gradient) in self.weights.iter_mut().zip(gradient) {
+            *weight -= t / (2.0 * damping) * gradient;
+        }
+        self.stay_inside();
+        let (now, next) = (2.0 / (t + 1.0), 2.0 / (t + 2.0));
+        for ((aggregate, middle), weight) in self.memory.iter_mut().zip(&mut self.middle).zip(&self.weights) {
+            *aggregate += now * (weight - *aggregate);
+            *middle = *aggregate + next * (weight - *aggregate);
+        }
+        self.average.clone_from(&self.memory);
+    }
+
+    /// Back to the start after an overflow, back into the ball otherwise; whether anything had to be done.
+    fn stay_inside(&mut self) -> bool {
+        let has_overflown = !self.weights.iter().all(|weight| weight.is_finite());
+        if has_overflown {
+            self.weights.clone_from(&self.start);
+        }
+        let is_outside = !self.domain.contains(&self.weights);
+        if is_outside {
+            self.domain.project(&mut self.weights);
+        }
+        has_overflown || is_outside
+    }
+
+    /// What the rule returns.
+    pub fn into_weights(self) -> Vec<f64> {
         self.average
     }
 }
@@ -74,34 +133,71 @@ impl Descent {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_quadratic_is_minimised_with_momentum() {
-        let schedule = Schedule { steps: 400, step_size: 0.5, momentum: 0.8 };
-        let mut descent = Descent::new(schedule, 2, None).unwrap();
-        for _ in 0..schedule.steps {
+    fn descend(rule: Descent, steps: u64) -> Vec<f64> {
+        let mut descent = Iterates::new(rule, steps, vec![0.0; 2], None).unwrap();
+        for _ in 0..steps {
             let w = descent.weights();
             let gradient = [0.1 * (w[0] - 3.0), 1.9 * (w[1] + 1.0)];
             descent.step(&gradient);
         }
-        let average = descent.into_average();
-        assert!((average[0] - 3.0).abs() < 1e-6 && (average[1] + 1.0).abs() < 1e-6, "{average:?}");
+        descent.into_weights()
+    }
+
+    fn momentum(step_size: f64, momentum: f64, average: Average) -> Descent {
+        Descent::Momentum { step_size, momentum, average }
+    }
+
+    #[test]
+    fn a_quadratic_is_minimised() {
+        for (rule, steps, tolerance) in [
+            (momentum(0.5, 0.8, Average::Suffix), 400, 1e-6),
+            (momentum(0.5, 0.0, Average::Last), 400, 1e-6),
+            (momentum(0.5, 0.0, Average::Weighted), 20_000, 1e-2),
+            (momentum(0.5, 0.0, Average::Uniform), 20_000, 1e-2),
+            (Descent::Accelerated { damping: 3.8 }, 400, 1e-2),
+        ] {
+            let found = descend(rule, steps);
+            assert!(
+                (found[0] - 3.0).abs() < tolerance && (found[1] + 1.0).abs() < tolerance,
+                "{rule:?}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn acceleration_beats_plain_steps_on_a_flat_direction() {
+        let excess = |w: &[f64]| 0.05 * (w[0] - 3.0).powi(2) + 0.95 * (w[1] + 1.0).powi(2);
+        let plain = excess(&descend(momentum(1.0 / 1.9, 0.0, Average::Last), 40));
+        let accelerated = excess(&descend(Descent::Accelerated { damping: 3.8 }, 40));
+        assert!(accelerated < 0.5 * plain, "{accelerated} {plain}");
     }
 
     #[test]
     fn iterates_stay_in_the_ball_and_survive_overflow() {
-        let schedule = Schedule { steps: 2, step_size: 1.0, momentum: 0.0 };
-        let mut descent = Descent::new(schedule, 2, Some(2.0)).unwrap();
+        let mut descent =
+            Iterates::new(momentum(1.0, 0.0, Average::Last), 2, vec![0.0; 2], Some(2.0)).unwrap();
         descent.step(&[-30.0, 40.0]);
         assert!((descent.weights()[0] - 1.2).abs() < 1e-12 && (descent.weights()[1] + 1.6).abs() < 1e-12);
         descent.step(&[f64::MAX, -f64::MAX]);
-        assert_eq!(descent.weights(), [0.0, 0.0]);
+        let length = descent.weights().iter().map(|w| w * w).sum::<f64>().sqrt();
+        assert!(length <= 2.0 + 1e-12, "{length}");
     }
 
     #[test]
-    fn one_step_is_its_own_average() {
-        let mut descent =
-            Descent::new(Schedule { steps: 1, step_size: 1.0, momentum: 0.0 }, 1, None).unwrap();
-        descent.step(&[-2.0]);
-        assert_eq!(descent.into_average(), [2.0]);
+    fn averages_are_what_they_say() {
+        // Gradients -1, -1, ... move the weight to 1, 2, 3, 4.
+        for (average, expected) in [
+            (Average::Last, 4.0),
+            (Average::Uniform, 2.5),
+            (Average::Suffix, 3.5),
+            // (1*1 + 2*2 + 3*3 + 4*4) / 10
+            (Average::Weighted, 3.0),
+        ] {
+            let mut descent = Iterates::new(momentum(1.0, 0.0, average), 4, vec![0.0], None).unwrap();
+            for _ in 0..4 {
+                descent.step(&[-1.0]);
+            }
+            assert!((descent.into_weights()[0] - expected).abs() < 1e-12, "{average:?}");
+        }
     }
 }

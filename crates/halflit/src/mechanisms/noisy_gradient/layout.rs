@@ -1,6 +1,7 @@
 //! The table unsealed and laid out for the kernel: what is summed under the clamp, what is known, what is public.
 
 use super::Split;
+use super::parts::Centre;
 use crate::problem::{Problem, UnitWeighting};
 use halflit_convex::{DenseRows, Loss, Rows, RowsError, SparseRows};
 use halflit_table::{PublicFeatures, Units, Unsealed};
@@ -17,8 +18,9 @@ pub(super) struct Layout<'a> {
     pub known: Option<Part<'a>>,
     /// Where each unit's rows start in the known part; none if every row is a unit.
     pub known_offsets: Option<Vec<usize>>,
-    pub public: Part<'a>,
     pub rows_per_unit: u64,
+    /// Labels that stand for a sensitive label in an imputed row.
+    pub imputed_labels: Vec<f64>,
 }
 
 /// Rows with their labels and weights.
@@ -31,7 +33,12 @@ pub(super) struct Part<'a> {
 
 impl<'a> Layout<'a> {
     /// Opens the sealed cells: the ledger has been charged.
-    pub fn open(problem: &'a Problem, token: &Unsealed, split: Split) -> Result<Self, RowsError> {
+    pub fn open(
+        problem: &'a Problem,
+        token: &Unsealed,
+        split: Split,
+        centre: Centre,
+    ) -> Result<Self, RowsError> {
         let encoded = problem.encoded();
         let rows = encoded.private_rows().open(token);
         let labels = encoded.private_labels().open(token).as_slice();
@@ -40,9 +47,6 @@ impl<'a> Layout<'a> {
             Units::Users { offsets } => Some(offsets.clone()),
         };
         let weights = offsets.as_deref().map(|offsets| row_weights(problem.unit_weighting(), offsets));
-        let (public_rows, public_labels) = problem.public_data();
-        let public =
-            Part { rows: Cow::Borrowed(public_rows), labels: Cow::Borrowed(public_labels), weights: None };
 
         let plain =
             Part { rows: Cow::Borrowed(rows), labels: Cow::Borrowed(labels), weights: weights.clone() };
@@ -54,19 +58,27 @@ impl<'a> Layout<'a> {
             hidden_offsets: offsets.clone(),
             known: None,
             known_offsets: offsets.clone(),
-            public,
             rows_per_unit,
+            imputed_labels: typical_labels(problem.public_data().1),
         };
         match split {
+            // A common centre is subtracted unit by unit.
+            Split::Nothing if centre.is_common() => {
+                layout.hidden_offsets = Some(offsets.unwrap_or_else(|| (0..=rows.len()).collect()));
+            }
             Split::Nothing => {}
             Split::AllFeatures => {
                 layout.known = Some(Part { rows: Cow::Borrowed(rows), labels: Cow::Borrowed(&[]), weights })
             }
-            Split::SomeFeatures { .. } => {
+            Split::SomeFeatures { .. } | Split::Imputed { .. } => {
                 let public_rows = match encoded.public_view()?.features {
                     PublicFeatures::All(rows) => rows.clone(),
                     PublicFeatures::Some(rows) => rows,
                     PublicFeatures::None => Rows::Sparse(SparseRows::new(rows.width())?),
+                };
+                let public_rows = match split {
+                    Split::Imputed { .. } => filled_in(problem, public_rows)?,
+                    _ => public_rows,
                 };
                 layout.hidden = Part {
                     rows: Cow::Owned(interleaved(rows, &public_rows)?),
@@ -101,6 +113,45 @@ impl<'a> Layout<'a> {
                 .collect(),
         }
     }
+}
+
+/// At most this many labels stand for a sensitive one.
+const TYPICAL_LABELS: usize = 16;
+
+/// Quantiles of the public rows' labels: every label there is, if there are few.
+fn typical_labels(labels: &[f64]) -> Vec<f64> {
+    let mut sorted = labels.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.len() <= TYPICAL_LABELS {
+        return sorted;
+    }
+    (0..TYPICAL_LABELS).map(|part| sorted[(2 * part + 1) * sorted.len() / (2 * TYPICAL_LABELS)]).collect()
+}
+
+/// The public parts of the private rows with the public rows' mean in every sensitive coordinate.
+fn filled_in(problem: &Problem, public_parts: Rows) -> Result<Rows, RowsError> {
+    let sensitive = problem.encoding().sensitive_coordinates();
+    if !sensitive.contains(&true) {
+        return Ok(public_parts);
+    }
+    let (examples, _) = problem.public_data();
+    let mut means = vec![0.0; examples.width()];
+    for index in 0..examples.len() {
+        for (mean, value) in means.iter_mut().zip(examples.dense_row(index)?) {
+            *mean += f64::from(value) / examples.len() as f64;
+        }
+    }
+    let mut filled = DenseRows::with_capacity(public_parts.width(), public_parts.len())?;
+    for index in 0..public_parts.len() {
+        let mut row = public_parts.dense_row(index)?;
+        for ((value, mean), sensitive) in row.iter_mut().zip(&means).zip(&sensitive) {
+            if *sensitive {
+                *value = mean.round() as i16;
+            }
+        }
+        filled.push_row(&row)?;
+    }
+    Ok(Rows::Dense(filled))
 }
 
 /// What each row counts inside its unit.

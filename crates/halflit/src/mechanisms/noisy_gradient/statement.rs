@@ -1,13 +1,13 @@
 //! What a certificate says about the mechanism: enough for anyone to rebuild its event and check its numbers.
 
-use super::Centre;
+use super::parts::{Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start};
 use crate::mechanisms::{Inconsistency, weights_belong_to};
-use halflit_noise::Probability;
+use halflit_noise::{Probability, SumLattice};
 use halflit_privacy::{
-    Change, Event, NoiseMultiplier, ParameterError, Relation, SamplingRate, SensitiveColumns,
+    BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, Relation, SamplingRate,
+    SensitiveColumns,
 };
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU64;
 
 /// The facts of a noisy-gradient run that privacy depends on, and those needed to repeat it on the same data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,32 +17,88 @@ pub struct Statement {
     pub centre: Centre,
     /// How a unit may change; decides the sensitivity.
     pub change: Change,
-    /// Number of releases.
+    /// Number of steps.
     pub steps: u64,
-    /// The exact probability that a unit takes part in a step; none for all units in every step.
+    /// The exact probability that a unit takes part in a step; none for all units in every step, or for one pass.
     pub sampling_rate: Option<Rate>,
+    /// Number of disjoint batches, if every unit took part in one step only.
+    pub batches: Option<u64>,
     /// Largest norm of a unit's hidden contribution.
-    pub clip_norm: f64,
+    pub clip: Clip,
+    /// The noise of the gradients, step after step: runs of equal steps.
+    pub levels: Vec<Level>,
+    /// The noise of the histogram of norms, released once per step, if the clip norm was measured.
+    pub spread: Option<Level>,
+    /// Number of protected units, a public constant.
+    pub units: u64,
+    /// What gradient sums are divided by, a public constant.
+    pub total_weight: f64,
+    /// Where the descent began.
+    pub start: Start,
+    /// How private and public gradients were combined.
+    pub combiner: Combiner,
+    /// What was taken from the public rows.
+    pub public: PublicPart,
+    /// How gradients became weights.
+    pub descent: Descent,
+    /// The l2 penalty.
+    pub regularization: f64,
+    /// Radius of the ball that the weights stay in, if declared.
+    pub radius: Option<f64>,
+}
+
+/// Noise on sums of contributions whose norm is at most the clip norm (for histograms: at most 1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// In how many consecutive steps.
+    pub steps: u64,
     /// k: the noise is round(2^k Z) lattice units.
     pub lattice_bits: u32,
     /// B: the clip norm in lattice units, enforced in integers.
     pub lattice_radius: u64,
     /// What was priced: at most 2^k / B.
     pub noise_multiplier: f64,
-    /// Noise standard deviation of each coordinate of the gradient sum.
-    pub noise_std: f64,
-    /// Number of protected units, a public constant.
-    pub units: u64,
-    /// What gradient sums are divided by, a public constant.
-    pub total_weight: f64,
-    /// Length of a descent step.
-    pub step_size: f64,
-    /// Share of the velocity that survives a step.
-    pub momentum: f64,
-    /// The l2 penalty.
-    pub regularization: f64,
-    /// Radius of the ball that the weights stay in, if declared.
-    pub radius: Option<f64>,
+    /// Noise standard deviation of each coordinate of the sum, if the clip norm was fixed; otherwise it is the multiplier times the
+    /// measured clip norm.
+    pub noise_std: Option<f64>,
+}
+
+impl Level {
+    pub(super) fn of(lattice: &SumLattice, steps: u64, clip_norm: Option<f64>) -> Self {
+        Level {
+            steps,
+            lattice_bits: lattice.bits().get(),
+            lattice_radius: lattice.radius(),
+            noise_multiplier: lattice.noise_multiplier(),
+            noise_std: clip_norm.map(|norm| norm * lattice.noise_scale()),
+        }
+    }
+
+    fn check(&self, clip_norm: Option<f64>) -> Result<(), Inconsistency> {
+        if !(16..=44).contains(&self.lattice_bits) || self.lattice_radius == 0 {
+            return Err(Inconsistency::new("lattice", "16 to 44 fraction bits and a radius of at least 1"));
+        }
+        // s B <= 2^k: both factors are rounded up by one step, so an honest product never fails by rounding alone.
+        let scale = (1u64 << self.lattice_bits) as f64;
+        let honest = (self.noise_multiplier.next_down() * (self.lattice_radius as f64).next_down()) <= scale;
+        // And not much less: it is that quotient, rounded down.
+        let is_quotient = self.noise_multiplier * self.lattice_radius as f64 >= scale * (1.0 - 1e-9);
+        if !(self.noise_multiplier.is_finite() && honest && is_quotient) {
+            return Err(Inconsistency::new("noise_multiplier", "2^lattice_bits / lattice_radius"));
+        }
+        // B is a whole number, so the real noise is up to one part in B above clip norm times multiplier.
+        let slack = 1.0 / self.lattice_radius as f64 + 1e-9;
+        let is_std_right = match (self.noise_std, clip_norm) {
+            (Some(std), Some(norm)) => (std / (norm * self.noise_multiplier) - 1.0).abs() <= slack,
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_std_right {
+            return Err(Inconsistency::new("noise_std", "clip norm times noise_multiplier"));
+        }
+        Ok(())
+    }
 }
 
 /// An exact sampling rate.
@@ -61,7 +117,7 @@ impl Rate {
     }
 
     /// What the accountant is told: not below the exact rate.
-    pub(super) fn rounded_up(self) -> Result<SamplingRate, ParameterError> {
+    fn rounded_up(self) -> Result<SamplingRate, ParameterError> {
         SamplingRate::at_least(self.numerator, self.denominator)
     }
 }
@@ -69,28 +125,57 @@ impl Rate {
 impl Statement {
     /// The event that this run was.
     pub fn event(&self) -> Result<Event, ParameterError> {
-        let rate = self.sampling_rate.map(Rate::rounded_up).transpose()?;
-        one_step(rate, NoiseMultiplier::new(self.noise_multiplier)?, self.change).repeated(self.steps)
+        let takers = match (self.sampling_rate, self.batches) {
+            (Some(rate), _) => Takers::Poisson(rate.rounded_up()?),
+            (None, Some(_)) => Takers::OnePass,
+            (None, None) => Takers::All,
+        };
+        let levels: Vec<(f64, u64)> =
+            self.levels.iter().map(|level| (level.noise_multiplier, level.steps)).collect();
+        event(takers, &levels, self.spread.as_ref().map(|level| level.noise_multiplier), self.change)
+    }
+
+    /// The clip norm, if it was fixed.
+    pub fn clip_norm(&self) -> Option<f64> {
+        match self.clip {
+            Clip::Fixed { norm } => Some(norm),
+            Clip::Quantile { .. } | Clip::ResidualScale => None,
+        }
+    }
+
+    /// The smallest noise multiplier of a gradient: what the dearest step was priced at.
+    pub fn least_noise_multiplier(&self) -> f64 {
+        self.levels.iter().map(|level| level.noise_multiplier).fold(f64::INFINITY, f64::min)
     }
 
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        if !(16..=44).contains(&self.lattice_bits) || self.lattice_radius == 0 {
-            return Err(Inconsistency::new("lattice", "16 to 44 fraction bits and a radius of at least 1"));
+        let clip_norm = match self.clip {
+            Clip::Fixed { norm } if norm.is_finite() && norm > 0.0 => Some(norm),
+            Clip::Fixed { .. } => return Err(Inconsistency::new("clip", "a finite norm above 0")),
+            Clip::Quantile { .. } | Clip::ResidualScale => None,
+        };
+        for level in &self.levels {
+            level.check(clip_norm)?;
         }
-        // s B <= 2^k: both factors are rounded up by one step, so an honest product never fails by rounding alone.
-        let scale = (1u64 << self.lattice_bits) as f64;
-        let honest = (self.noise_multiplier.next_down() * (self.lattice_radius as f64).next_down()) <= scale;
-        // And not much less: it is that quotient, rounded down.
-        let is_quotient = self.noise_multiplier * self.lattice_radius as f64 >= scale * (1.0 - 1e-9);
-        if !(self.noise_multiplier.is_finite() && honest && is_quotient) {
-            return Err(Inconsistency::new("noise_multiplier", "2^lattice_bits / lattice_radius"));
+        if let Some(level) = &self.spread {
+            level.check(None)?;
         }
-        let expected = self.clip_norm * self.noise_multiplier;
-        // B is a whole number, so the real noise is up to one part in B above clip norm times multiplier.
-        let slack = 1.0 / self.lattice_radius as f64 + 1e-9;
-        if !((self.noise_std / expected - 1.0).abs() <= slack) {
-            return Err(Inconsistency::new("noise_std", "clip_norm times noise_multiplier"));
+        if self.spread.is_some() != self.clip.is_measured() {
+            return Err(Inconsistency::new("spread", "there exactly if the clip norm was measured"));
+        }
+        let steps = self.levels.iter().try_fold(0u64, |sum, level| sum.checked_add(level.steps));
+        if steps != Some(self.steps) || self.spread.as_ref().is_some_and(|level| level.steps != self.steps) {
+            return Err(Inconsistency::new("levels", "as many steps as the run"));
+        }
+        if self.batches.is_some_and(|batches| batches < self.steps) {
+            return Err(Inconsistency::new("batches", "at least the number of steps"));
+        }
+        if self.batches.is_some() && self.sampling_rate.is_some() {
+            return Err(Inconsistency::new("sampling_rate", "absent in one pass"));
+        }
+        if self.sampling_rate.is_some() && self.levels.len() != 1 {
+            return Err(Inconsistency::new("levels", "one level when batches are sampled"));
         }
         if !(self.total_weight.is_finite() && self.total_weight >= self.units as f64) {
             return Err(Inconsistency::new("total_weight", "at least the number of units"));
@@ -99,8 +184,16 @@ impl Statement {
             return Err(Inconsistency::new("units", "at least 1"));
         }
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
-        if !is_positive(self.step_size) || !(0.0..1.0).contains(&self.momentum) {
-            return Err(Inconsistency::new("step_size", "above 0, with a momentum from 0 to below 1"));
+        let is_sensible = match self.descent {
+            Descent::Momentum { step_size, momentum, .. } => {
+                is_positive(step_size) && (0.0..1.0).contains(&momentum)
+            }
+            Descent::Preconditioned { step_size, ridge, .. } => is_positive(step_size) && is_positive(ridge),
+            Descent::Accelerated { damping } => is_positive(damping),
+            Descent::Posterior => true,
+        };
+        if !is_sensible {
+            return Err(Inconsistency::new("descent", "steps above 0, with a momentum from 0 to below 1"));
         }
         if !(self.regularization.is_finite() && self.regularization >= 0.0) {
             return Err(Inconsistency::new("regularization", "a finite number of at least 0"));
@@ -113,26 +206,77 @@ impl Statement {
 
     /// Checks that a run under this relation can have been like this.
     pub fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
-        if self.centre == Centre::Midrange && *relation.sensitive() == SensitiveColumns::All {
-            return Err(Inconsistency::new("centre", "zero, because no column is public"));
+        let needs_public_columns = matches!(self.centre, Centre::Midrange | Centre::Imputed);
+        if needs_public_columns && *relation.sensitive() == SensitiveColumns::All {
+            return Err(Inconsistency::new("centre", "one that needs no public column"));
         }
         weights_belong_to(relation, self.units, self.total_weight)
     }
 }
 
-/// All steps.
-pub(super) fn event(
-    rate: Option<SamplingRate>,
-    noise_multiplier: NoiseMultiplier,
-    change: Change,
-    steps: NonZeroU64,
-) -> Event {
-    Event::Repeated { event: Box::new(one_step(rate, noise_multiplier, change)), count: steps }
+/// Who takes part in a step, as the accountant sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Takers {
+    All,
+    Poisson(SamplingRate),
+    OnePass,
 }
 
-fn one_step(rate: Option<SamplingRate>, noise_multiplier: NoiseMultiplier, change: Change) -> Event {
-    match rate {
-        None => Event::Gaussian { noise_multiplier, change },
-        Some(rate) => Event::PoissonGaussian { rate, noise_multiplier, change },
+impl Takers {
+    pub fn of(sampling: Sampling) -> Result<Self, ParameterError> {
+        Ok(match sampling {
+            Sampling::FullBatch => Takers::All,
+            Sampling::Poisson(rate) => Takers::Poisson(Rate::of(rate).rounded_up()?),
+            Sampling::OnePass { .. } => Takers::OnePass,
+        })
     }
+}
+
+/// All steps: runs of (noise multiplier, steps), and the histogram's multiplier if every step releases one.
+///
+/// The two releases of a step see the same batch. Without sampling they compose like any two; with Poisson sampling they are ONE event.
+pub(super) fn event(
+    takers: Takers,
+    levels: &[(f64, u64)],
+    spread: Option<f64>,
+    change: Change,
+) -> Result<Event, ParameterError> {
+    let gaussian = |multiplier: f64| -> Result<Event, ParameterError> {
+        Ok(Event::Gaussian { noise_multiplier: NoiseMultiplier::new(multiplier)?, change })
+    };
+    let steps: u64 = levels.iter().map(|(_, steps)| steps).sum();
+    let mut events = Vec::with_capacity(levels.len() + 1);
+    for &(multiplier, count) in levels {
+        let one = match (takers, spread) {
+            (Takers::All, _) | (Takers::OnePass, None) => gaussian(multiplier)?,
+            (Takers::OnePass, Some(spread)) => {
+                Event::Composed(vec![gaussian(multiplier)?, gaussian(spread)?])
+            }
+            (Takers::Poisson(rate), None) => {
+                Event::PoissonGaussian { rate, noise_multiplier: NoiseMultiplier::new(multiplier)?, change }
+            }
+            (Takers::Poisson(rate), Some(spread)) => {
+                let statistic = |multiplier: f64| -> Result<BatchStatistic, ParameterError> {
+                    Ok(BatchStatistic {
+                        l2_radius: L2Radius::new(1.0)?,
+                        noise_std: NoiseStd::new(multiplier)?,
+                    })
+                };
+                Event::poisson_batch(rate, &[statistic(multiplier)?, statistic(spread)?], change)?
+            }
+        };
+        match takers {
+            // Disjoint units: each is charged for its own step only, the dearest at worst.
+            Takers::OnePass => events.push(one),
+            Takers::All | Takers::Poisson(_) => events.push(one.repeated(count)?),
+        }
+    }
+    if let (Takers::All, Some(spread)) = (takers, spread) {
+        events.push(gaussian(spread)?.repeated(steps)?);
+    }
+    Ok(match (takers, events.len()) {
+        (Takers::OnePass, _) => Event::Parallel(events),
+        (_, 1) => events.swap_remove(0),
+        _ => Event::Composed(events),
+    })
 }

@@ -1,9 +1,17 @@
 use super::layout::Layout;
+use super::parts::*;
 use super::passes::Passes;
+use super::sampler::{HiddenBatch, KnownBatch, PublicBatch};
 use super::*;
+use crate::mechanisms::Watch;
+use crate::problem::{FEATURE_UNIT, Problem};
 use crate::testing::{LOSSES, Numbers, Story, seeded};
-use halflit_privacy::{Delta, Epsilon, Mu, Profile};
+use halflit_convex::kernel::LatticeWeights;
+use halflit_noise::{NoiseSource, Probability, SumLattice};
+use halflit_privacy::calibrate::Budget;
+use halflit_privacy::{Delta, Epsilon, Event, Mu, Profile};
 use halflit_table::Unsealed;
+use std::num::NonZeroU64;
 
 fn budget(epsilon: f64) -> Budget {
     Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(1e-6).unwrap() }
@@ -43,52 +51,112 @@ fn weights(problem: &Problem, seed: u64) -> Vec<f64> {
     (0..problem.dimension()).map(|_| 2.0 * numbers.next() - 1.0).collect()
 }
 
-/// The clamped integer sum of one story at some weights.
-fn hidden_sum(story: &Story, plan: &Plan, seed: u64) -> Vec<i64> {
+fn lattice(plan: &Plan) -> &SumLattice {
+    &plan.levels[0].0
+}
+
+/// What one lattice unit is worth under a fixed clip norm.
+fn unit(plan: &Plan) -> f64 {
+    clip_norm(plan) * lattice(plan).unit()
+}
+
+fn clip_norm(plan: &Plan) -> f64 {
+    match plan.clip {
+        Clip::Fixed { norm } => norm,
+        Clip::Quantile { .. } | Clip::ResidualScale => 1.0,
+    }
+}
+
+fn clipped_at(norm: f64) -> Params {
+    Params { clip: Some(Clip::Fixed { norm }), ..Params::default() }
+}
+
+/// Every centre that the story allows, with the clip rule of `params`.
+fn with_centres(story: &Story, params: &Params) -> Vec<Params> {
+    let centres = [Centre::Zero, Centre::Midrange, Centre::Imputed, Centre::PublicMean, Centre::LastRelease];
+    let with = |centre| Params { centre: Some(centre), ..params.clone() };
     let problem = story.problem();
-    let layout = Layout::open(&problem, &key(), plan.split).unwrap();
-    let passes =
-        Passes::new(&layout, problem.encoding(), plan.lattice.radius(), plan.lattice.unit()).unwrap();
+    centres.map(with).into_iter().filter(|params| Plan::new(&problem, params, budget(1.0)).is_ok()).collect()
+}
+
+/// A common centre for the sums of a plan, far from zero: any public vector would do.
+fn some_centre(plan: &Plan, size: usize) -> Option<Vec<i64>> {
+    let length = lattice(plan).radius() as i64;
+    plan.centre.is_common().then(|| (0..size as i64).map(|index| (index % 3 - 1) * (length / 2)).collect())
+}
+
+/// The clamped integer sum over some units of one story at some weights.
+fn hidden_sum_of(story: &Story, plan: &Plan, seed: u64, batch: &HiddenBatch) -> Vec<i64> {
+    let problem = story.problem();
+    let layout = Layout::open(&problem, &key(), plan.split, plan.centre).unwrap();
+    let passes = Passes::new(&layout, problem.encoding()).unwrap();
+    let clamp = passes.clamp(lattice(plan).radius()).unwrap();
     let weights = LatticeWeights::new(&weights(&problem, seed), problem.loss().outputs()).unwrap();
-    passes.hidden(&weights, Batch::All).unwrap()
+    let centre = some_centre(plan, problem.dimension());
+    passes.hidden(&clamp, &weights, unit(plan), centre.as_deref(), batch).unwrap()
+}
+
+fn hidden_sum(story: &Story, plan: &Plan, seed: u64) -> Vec<i64> {
+    hidden_sum_of(story, plan, seed, &HiddenBatch::all())
+}
+
+/// The histogram of norms of one story at some weights.
+fn norm_counts(story: &Story, whole: u64, seed: u64, batch: &HiddenBatch) -> Vec<i64> {
+    let problem = story.problem();
+    let layout = Layout::open(&problem, &key(), Split::Nothing, Centre::Zero).unwrap();
+    let passes = Passes::new(&layout, problem.encoding()).unwrap();
+    let clamp = passes.clamp(1 << 20).unwrap();
+    let weights = LatticeWeights::new(&weights(&problem, seed), problem.loss().outputs()).unwrap();
+    passes.spread(&clamp, &weights, batch, whole).unwrap()
 }
 
 fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
     a.iter().zip(b).map(|(a, b)| u128::from(a.abs_diff(*b)).pow(2)).sum()
 }
 
+/// The story with the sensitive cells of one unit changed.
+fn neighbour(story: &Story) -> Story {
+    let mut neighbour = story.clone();
+    // A row whose owner did not consent: public rows are not protected.
+    let chosen = (20..).find(|&row| story.cells.consent[row] != "yes").unwrap();
+    let user = story.cells.user[chosen].clone();
+    for row in 0..story.cells.user.len() {
+        let changes = if story.by_user { story.cells.user[row] == user } else { row == chosen };
+        if !changes {
+            continue;
+        }
+        let is_sensitive = |column: &str| !story.public.contains(&column);
+        if is_sensitive("x") {
+            neighbour.cells.x[row] = -neighbour.cells.x[row];
+        }
+        if is_sensitive("u") {
+            neighbour.cells.u[row] = 1.0 - neighbour.cells.u[row];
+        }
+        if is_sensitive("c") {
+            neighbour.cells.c[row] = "d".to_owned();
+        }
+        if is_sensitive("y") {
+            let other = story.cells.y.iter().find(|y| **y != story.cells.y[row]).unwrap();
+            neighbour.cells.y[row] = other.clone();
+        }
+    }
+    neighbour
+}
+
 #[test]
 fn replacing_one_unit_moves_the_integer_sum_by_at_most_twice_the_radius() {
     for story in stories(60) {
+        let neighbour = neighbour(&story);
         // A clip norm far below the gradients, so that the clamp is what keeps the bound.
-        for params in [Params::default(), Params { clip_norm: Some(0.05), ..Params::default() }] {
-            let plan = plan(&story, &params);
-            let mut neighbour = story.clone();
-            let user = story.cells.user[20].clone();
-            for row in 0..story.cells.user.len() {
-                let changes = if story.by_user { story.cells.user[row] == user } else { row == 20 };
-                if !changes {
-                    continue;
+        for params in [Params::default(), clipped_at(0.05)] {
+            for params in with_centres(&story, &params) {
+                let plan = plan(&story, &params);
+                for seed in 1..3 {
+                    let (one, other) = (hidden_sum(&story, &plan, seed), hidden_sum(&neighbour, &plan, seed));
+                    let bound = 2 * u128::from(lattice(&plan).radius());
+                    let distance = squared_distance(&one, &other);
+                    assert!(distance <= bound * bound, "{} {:?} {:?}", story.loss, story.public, plan.centre);
                 }
-                let is_sensitive = |column: &str| !story.public.contains(&column);
-                if is_sensitive("x") {
-                    neighbour.cells.x[row] = -neighbour.cells.x[row];
-                }
-                if is_sensitive("u") {
-                    neighbour.cells.u[row] = 1.0 - neighbour.cells.u[row];
-                }
-                if is_sensitive("c") {
-                    neighbour.cells.c[row] = "d".to_owned();
-                }
-                if is_sensitive("y") {
-                    let other = story.cells.y.iter().find(|y| **y != story.cells.y[row]).unwrap();
-                    neighbour.cells.y[row] = other.clone();
-                }
-            }
-            for seed in 1..4 {
-                let (one, other) = (hidden_sum(&story, &plan, seed), hidden_sum(&neighbour, &plan, seed));
-                let bound = 2 * u128::from(plan.lattice.radius());
-                assert!(squared_distance(&one, &other) <= bound * bound, "{} {:?}", story.loss, story.public);
             }
         }
     }
@@ -98,40 +166,68 @@ fn replacing_one_unit_moves_the_integer_sum_by_at_most_twice_the_radius() {
 fn one_unit_alone_is_inside_the_radius() {
     // Zero-out: the sum with a unit minus the sum without it is that unit's contribution.
     for story in stories(40) {
-        for clip_norm in [None, Some(0.05)] {
-            let plan = plan(&story, &Params { clip_norm, ..Params::default() });
-            let problem = story.problem();
-            let layout = Layout::open(&problem, &key(), plan.split).unwrap();
-            let passes =
-                Passes::new(&layout, problem.encoding(), plan.lattice.radius(), plan.lattice.unit()).unwrap();
-            let weights = LatticeWeights::new(&weights(&problem, 5), problem.loss().outputs()).unwrap();
-            for unit in 0..layout.units() as u32 {
-                let alone = passes.hidden(&weights, Batch::Only(&[unit])).unwrap();
-                let radius = u128::from(plan.lattice.radius());
-                assert!(squared_distance(&alone, &vec![0; alone.len()]) <= radius * radius, "{}", story.loss);
+        for params in [Params::default(), clipped_at(0.05)] {
+            for params in with_centres(&story, &params) {
+                let plan = plan(&story, &params);
+                for unit in 0..8 {
+                    let alone = hidden_sum_of(&story, &plan, 5, &HiddenBatch::only(vec![unit]));
+                    let radius = u128::from(lattice(&plan).radius());
+                    let length = squared_distance(&alone, &vec![0; alone.len()]);
+                    assert!(length <= radius * radius, "{} {:?}", story.loss, plan.centre);
+                }
             }
         }
     }
 }
 
 #[test]
+fn one_unit_adds_at_most_one_to_the_histogram_of_norms() {
+    let whole = 1_000_003;
+    for loss in LOSSES {
+        for by_user in [false, true] {
+            let story = Story { by_user, ..Story::new(60).loss(loss) };
+            let neighbour = neighbour(&story);
+            for unit in 0..8 {
+                let alone = norm_counts(&story, whole, 3, &HiddenBatch::only(vec![unit]));
+                let total: i64 = alone.iter().sum();
+                assert!(alone.iter().all(|&count| count >= 0) && total <= whole as i64, "{loss} {total}");
+                // A row counts whole; a user's rows lose less than two steps each to rounding.
+                assert!(total >= whole as i64 - 2 * 20, "{loss} {total}");
+            }
+            let (one, other) = (
+                norm_counts(&story, whole, 3, &HiddenBatch::all()),
+                norm_counts(&neighbour, whole, 3, &HiddenBatch::all()),
+            );
+            assert!(squared_distance(&one, &other) <= 4 * u128::from(whole).pow(2), "{loss}");
+        }
+    }
+}
+
+#[test]
 fn hidden_and_known_parts_add_up_to_the_gradient() {
-    for story in stories(50) {
-        // A clip norm that clips nothing.
-        let plan = plan(&story, &Params { clip_norm: Some(200.0), ..Params::default() });
+    // A clip norm that clips nothing.
+    let params = |story: &Story| with_centres(story, &clipped_at(200.0));
+    for (story, params) in
+        stories(50).iter().flat_map(|story| params(story).into_iter().map(move |p| (story, p)))
+    {
+        let plan = plan(story, &params);
+        if plan.centre.is_common() {
+            // Its multiple of the number of units is added back in the run; see `every_centre_finds_the_same_minimizer`.
+            continue;
+        }
         let problem = story.problem();
-        let layout = Layout::open(&problem, &key(), plan.split).unwrap();
-        let passes =
-            Passes::new(&layout, problem.encoding(), plan.lattice.radius(), plan.lattice.unit()).unwrap();
+        let layout = Layout::open(&problem, &key(), plan.split, plan.centre).unwrap();
+        let passes = Passes::new(&layout, problem.encoding()).unwrap();
         let outputs = problem.loss().outputs();
         let lattice_weights = LatticeWeights::new(&weights(&problem, 9), outputs).unwrap();
-        let hidden = passes.hidden(&lattice_weights, Batch::All).unwrap();
-        let known = passes.known(&lattice_weights, None).unwrap();
+        let clamp = passes.clamp(lattice(&plan).radius()).unwrap();
+        let hidden = passes.hidden(&clamp, &lattice_weights, unit(&plan), None, &HiddenBatch::all()).unwrap();
+        let known = passes.known(&lattice_weights, &KnownBatch::all()).unwrap();
         let expected = gradient(&problem, &lattice_weights.rounded());
         // Every coefficient is rounded by at most half a step, times a feature of at most 2^14 units.
-        let rounding = layout.hidden.rows.len() as f64 * 0.5 * plan.lattice.unit() / FEATURE_UNIT;
+        let rounding = layout.hidden.rows.len() as f64 * 0.5 * unit(&plan) / FEATURE_UNIT;
         for (index, expected) in expected.iter().enumerate() {
-            let found = plan.lattice.to_real(hidden[index]) + known[index];
+            let found = hidden[index] as f64 * unit(&plan) + known[index];
             let is_near = (found - expected).abs() < rounding + 1e-9;
             assert!(is_near, "{} {:?}: {found} {expected}", story.loss, story.public);
         }
@@ -185,7 +281,7 @@ fn sums_do_not_depend_on_the_number_of_threads() {
 fn the_noise_is_what_the_budget_asks_for() {
     // Closed form: T Gaussian steps of multiplier s are one of mu = 2 sqrt(T) / s under replace.
     let plan = plan(&Story::new(500), &Params { steps: Some(25), ..Params::default() });
-    let multiplier = plan.lattice.noise_multiplier();
+    let multiplier = lattice(&plan).noise_multiplier();
     let mu = 2.0 * 5.0 / multiplier;
     let epsilon = Profile::of(&halflit_privacy::Event::Gdp { mu: Mu::new(mu).unwrap() })
         .unwrap()
@@ -197,7 +293,7 @@ fn the_noise_is_what_the_budget_asks_for() {
     let zero_out = Story { zero_out: true, ..Story::new(500) };
     let half = Plan::new(&zero_out.problem(), &Params { steps: Some(25), ..Params::default() }, budget(1.0))
         .unwrap();
-    let ratio = multiplier / half.lattice.noise_multiplier();
+    let ratio = multiplier / lattice(&half).noise_multiplier();
     assert!((ratio - 2.0).abs() < 1e-4, "replace needs twice the noise of zero-out: {ratio}");
 }
 
@@ -212,6 +308,7 @@ fn the_released_noise_has_the_planned_scale() {
     let problem = story.problem();
     let plan = Plan::new(&problem, &Params { steps: Some(1), ..Params::default() }, budget(0.5)).unwrap();
     let gradient = gradient(&problem, &vec![0.0; problem.dimension()]);
+    let Descent::Momentum { step_size, .. } = plan.descent else { panic!("{:?}", plan.descent) };
     let mean_square = |assumed_std: f64| {
         let mut sum = 0.0;
         let mut count = 0.0;
@@ -221,14 +318,14 @@ fn the_released_noise_has_the_planned_scale() {
             let mut source = NoiseSource::seeded_for_tests(seed);
             let weights = plan.run(&problem, &key(), &mut source, &mut ()).unwrap();
             for (weight, gradient) in weights.iter().zip(&gradient) {
-                let noise = -weight * problem.total_weight() / plan.schedule.step_size - gradient;
+                let noise = -weight * problem.total_weight() / step_size - gradient;
                 sum += (noise / assumed_std).powi(2);
                 count += 1.0;
             }
         }
         sum / count
     };
-    let planned = plan.statement(&problem).noise_std;
+    let planned = plan.statement(&problem).levels[0].noise_std.unwrap();
     let inside = 0.845..=1.173;
     assert!(inside.contains(&mean_square(planned)), "{}", mean_square(planned));
     // Power: noise calibrated for zero-out (half as large), or wrong by a tenth, is rejected.
@@ -280,11 +377,11 @@ fn a_generous_budget_finds_the_minimizer() {
 fn poisson_batches_cost_less_noise_and_keep_their_exact_rate() {
     let story = Story::new(2000);
     let rate = Probability::new(1, 16).unwrap();
-    let params = Params { sampling_rate: Some(rate), steps: Some(200), ..Params::default() };
+    let params = Params { sampling: Some(Sampling::Poisson(rate)), steps: Some(200), ..Params::default() };
     let plan = Plan::new(&story.problem(), &params, budget(1.0)).unwrap();
     let full =
         Plan::new(&story.problem(), &Params { steps: Some(200), ..Params::default() }, budget(1.0)).unwrap();
-    assert!(plan.lattice.noise_multiplier() < full.lattice.noise_multiplier());
+    assert!(lattice(&plan).noise_multiplier() < lattice(&full).noise_multiplier());
     let statement = plan.statement(&story.problem());
     assert_eq!(statement.sampling_rate, Some(statement::Rate { numerator: 1, denominator: 16 }));
     assert!(
@@ -296,8 +393,9 @@ fn poisson_batches_cost_less_noise_and_keep_their_exact_rate() {
 
 #[test]
 fn public_columns_shrink_the_clip_norm() {
-    let clip =
-        |public: Vec<&'static str>| plan(&Story { public, ..Story::new(300) }, &Params::default()).clip_norm;
+    let clip = |public: Vec<&'static str>| {
+        clip_norm(&plan(&Story { public, ..Story::new(300) }, &Params::default()))
+    };
     let (nothing, some, features) = (clip(vec![]), clip(vec!["x", "u"]), clip(vec!["x", "u", "c"]));
     assert!(features < 0.5 * nothing + 1e-9 && some < nothing, "{nothing} {some} {features}");
 }
@@ -307,10 +405,9 @@ fn a_centre_without_public_features_is_refused() {
     let params = Params { centre: Some(Centre::Midrange), ..Params::default() };
     let refused = Plan::new(&Story::new(50).problem(), &params, budget(1.0)).unwrap_err();
     assert!(matches!(refused, MechanismError::NoPublicFeature), "{refused}");
-    for clip_norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let params = Params { clip_norm: Some(clip_norm), ..Params::default() };
+    for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(
-            Plan::new(&Story::new(50).problem(), &params, budget(1.0)),
+            Plan::new(&Story::new(50).problem(), &clipped_at(norm), budget(1.0)),
             Err(MechanismError::NotPositive { name: "clip norm", .. })
         ));
     }
@@ -339,17 +436,184 @@ fn a_tampered_statement_is_inconsistent() {
     let story = Story::new(100);
     let honest = plan(&story, &Params::default()).statement(&story.problem());
     honest.check().unwrap();
-    let changed: [fn(&mut Statement); 6] = [
-        |s| s.noise_multiplier *= 1.0001,
-        |s| s.noise_multiplier = f64::NAN,
-        |s| s.lattice_radius *= 2,
-        |s| s.lattice_bits = 45,
-        |s| s.noise_std *= 1.01,
+    let changed: [fn(&mut Statement); 10] = [
+        |s| s.levels[0].noise_multiplier *= 1.0001,
+        |s| s.levels[0].noise_multiplier = f64::NAN,
+        |s| s.levels[0].lattice_radius *= 2,
+        |s| s.levels[0].lattice_bits = 45,
+        |s| s.levels[0].noise_std = s.levels[0].noise_std.map(|std| 1.01 * std),
         |s| s.total_weight = 1.0,
+        |s| s.steps += 1,
+        |s| s.batches = Some(1),
+        |s| s.clip = Clip::Quantile { level: 0.5 },
+        |s| s.spread = Some(s.levels[0].clone()),
     ];
     for change in changed {
         let mut statement = honest.clone();
         change(&mut statement);
         assert!(statement.check().is_err(), "{statement:?}");
     }
+}
+
+fn with_public_rows(rows: usize) -> Story {
+    Story { public_rows: true, ..Story::new(rows) }
+}
+
+/// The mean loss of the private rows.
+fn risk(problem: &Problem, weights: &[f64]) -> f64 {
+    let key = key();
+    let rows = problem.encoded().private_rows().open(&key);
+    let labels = problem.encoded().private_labels().open(&key);
+    let total: f64 = (0..rows.len())
+        .map(|row| {
+            let x = rows.dense_row(row).unwrap();
+            let score = |w: &[f64]| w.iter().zip(&x).map(|(w, &q)| w * f64::from(q) * FEATURE_UNIT).sum();
+            let scores: Vec<f64> = weights.chunks(rows.width()).map(score).collect();
+            problem.loss().value(&scores, labels[row])
+        })
+        .sum();
+    total / labels.len() as f64
+}
+
+#[test]
+fn every_centre_sampling_and_combiner_finds_the_same_minimizer() {
+    let story = Story { public: vec!["x", "u"], epsilon: 400.0, ..with_public_rows(3000) };
+    let problem = story.problem();
+    let run = |params: &Params| {
+        let plan = Plan::new(&problem, params, budget(400.0)).unwrap();
+        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap())
+    };
+    let steps = Some(300);
+    let best = run(&Params { steps, ..Params::default() });
+    let zero = risk(&problem, &vec![0.0; problem.dimension()]);
+    let centres = [Centre::Zero, Centre::Imputed, Centre::PublicMean, Centre::LastRelease];
+    let mut tried: Vec<Params> =
+        centres.map(|centre| Params { centre: Some(centre), steps, ..Params::default() }).to_vec();
+    let rate = Probability::new(1, 2).unwrap();
+    let growing = Params { budget_growth: Some(1.02), steps, ..Params::default() };
+    let quantile = Params {
+        clip: Some(Clip::Quantile { level: 0.9 }),
+        centre: Some(Centre::Zero),
+        steps,
+        ..Params::default()
+    };
+    tried.extend([
+        Params { sampling: Some(Sampling::Poisson(rate)), steps, ..Params::default() },
+        Params { combiner: Some(Combiner::Automatic), steps, ..Params::default() },
+        Params { combiner: Some(Combiner::Constant { alpha: 0.8 }), steps, ..Params::default() },
+        Params { start: Some(Start::PublicMinimizer), steps, ..Params::default() },
+        Params { sampling: Some(Sampling::Poisson(rate)), ..quantile.clone() },
+        growing,
+        quantile,
+    ]);
+    for params in tried {
+        let found = run(&params);
+        assert!(found - best < 0.05 * (zero - best), "{params:?}: found {found}, best {best}, zero {zero}");
+    }
+}
+
+#[test]
+fn one_pass_is_priced_once() {
+    let story = with_public_rows(4000);
+    let problem = story.problem();
+    let batches = NonZeroU64::new(20).unwrap();
+    let one_pass = Params { sampling: Some(Sampling::OnePass { batches }), ..Params::default() };
+    let accelerated = Params { descent: Some(Descent::Accelerated { damping: 8.0 }), ..one_pass.clone() };
+    for params in [one_pass, accelerated] {
+        let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+        assert_eq!(plan.steps(), 20);
+        // Every unit is in one step: the noise of a single release, 2 / 0.236704.
+        assert!((lattice(&plan).noise_multiplier() - 2.0 / 0.236_704).abs() < 1e-3);
+        let statement = plan.statement(&problem);
+        statement.check().unwrap();
+        assert!(matches!(statement.event().unwrap(), Event::Parallel(_)));
+        let weights = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap();
+        assert!(weights.iter().all(|weight| weight.is_finite()));
+    }
+    let too_many =
+        Params { sampling: Some(Sampling::OnePass { batches }), steps: Some(21), ..Params::default() };
+    assert!(matches!(Plan::new(&problem, &too_many, budget(1.0)), Err(MechanismError::Part { .. })));
+}
+
+#[test]
+fn two_statistics_of_one_batch_are_one_event() {
+    let problem = Story::new(500).problem();
+    let rate = Probability::new(1, 8).unwrap();
+    let clip = Some(Clip::Quantile { level: 0.8 });
+    let sampling = Some(Sampling::Poisson(rate));
+    let params = Params { clip, sampling, steps: Some(50), ..Params::default() };
+    let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+    let statement = plan.statement(&problem);
+    statement.check().unwrap();
+    let (gradient, histogram) =
+        (statement.levels[0].noise_multiplier, statement.spread.as_ref().unwrap().noise_multiplier);
+    let joint = (gradient.powi(-2) + histogram.powi(-2)).sqrt().recip();
+    match statement.event().unwrap() {
+        Event::Repeated { event, count } => match *event {
+            Event::PoissonGaussian { noise_multiplier, .. } => {
+                assert!((noise_multiplier.get() / joint - 1.0).abs() < 1e-12);
+                assert_eq!(count.get(), 50);
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+    // Full batch: two Gaussians per step, mu^2 adds up to the budget's.
+    let full = Plan::new(&problem, &Params { sampling: None, ..params }, budget(1.0)).unwrap();
+    let statement = full.statement(&problem);
+    let spent: f64 = [&statement.levels[0], statement.spread.as_ref().unwrap()]
+        .map(|level| 50.0 * (2.0 / level.noise_multiplier).powi(2))
+        .iter()
+        .sum();
+    assert!((spent.sqrt() - 0.236_704).abs() < 1e-5, "{}", spent.sqrt());
+}
+
+#[test]
+fn a_growing_budget_adds_up_to_the_declared_one() {
+    let problem = Story::new(500).problem();
+    let params = Params { budget_growth: Some(1.5), steps: Some(8), ..Params::default() };
+    let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+    let mu: Vec<f64> = plan.step_lattices().map(|lattice| plan.mu(lattice)).collect();
+    assert_eq!(mu.len(), 8);
+    for pair in mu.windows(2) {
+        assert!(((pair[1] / pair[0]).powi(2) - 1.5).abs() < 1e-3, "{mu:?}");
+    }
+    let total = mu.iter().map(|mu| mu * mu).sum::<f64>().sqrt();
+    assert!((total - 0.236_704).abs() < 1e-5, "{total}");
+    plan.statement(&problem).check().unwrap();
+    let sampled = Params { sampling: Some(Sampling::Poisson(Probability::new(1, 2).unwrap())), ..params };
+    assert!(matches!(Plan::new(&problem, &sampled, budget(1.0)), Err(MechanismError::Part { .. })));
+}
+
+#[test]
+fn parts_that_need_public_rows_say_so() {
+    let problem = Story::new(60).problem();
+    for params in [
+        Params { start: Some(Start::PublicMinimizer), ..Params::default() },
+        Params { centre: Some(Centre::PublicMean), ..Params::default() },
+        Params { combiner: Some(Combiner::Automatic), ..Params::default() },
+        modes::posterior(),
+    ] {
+        let refused = Plan::new(&problem, &params, budget(1.0)).unwrap_err();
+        assert!(matches!(refused, MechanismError::NoPublicRows), "{params:?}: {refused}");
+    }
+    let refused = Plan::new(&with_public_rows(400).problem(), &modes::posterior(), budget(1.0)).unwrap_err();
+    assert!(matches!(refused, MechanismError::Part { part: "the posterior descent", .. }), "{refused}");
+}
+
+#[test]
+fn public_gradients_can_be_rescaled_and_batched() {
+    let problem = with_public_rows(2000).loss("squared").problem();
+    let (rows, labels) = problem.public_data();
+    let public = super::public::PublicRows::new(problem.loss(), rows, labels, problem.row_norm_bound())
+        .unwrap()
+        .unwrap();
+    let at = LatticeWeights::new(&weights(&problem, 2), 1).unwrap();
+    let plain = public.gradient(&at, &PublicBatch::all(), None).unwrap();
+    let rescaled = public.gradient(&at, &PublicBatch::all(), Some(0.25)).unwrap();
+    assert_eq!(plain.rows, rows.len());
+    // Every rescaled gradient has norm 0.25: mean square 0.0625 = variance + squared norm of the mean.
+    let square = rescaled.mean.iter().map(|g| g * g).sum::<f64>();
+    assert!((rescaled.variance + square - 0.0625).abs() < 1e-9, "{} {square}", rescaled.variance);
+    assert!(plain.variance > 0.0);
 }

@@ -1,0 +1,205 @@
+//! Tables 5 to 10: linear regression with public rows, every method beside what the paper prints.
+
+use super::printed::{Cell, TABLES, Table};
+use super::regression::{Draw, Result, Setting, train};
+use super::tuning::{Method, STEPS, Tuned, tune};
+use super::{Args, Measured, commit, write};
+use crate::Outcome;
+use halflit::mechanisms::noisy_gradient::modes;
+use halflit::plot::{LineChart, Scale, Series};
+use halflit_privacy::Change;
+use serde_json::json;
+use std::fmt::Write;
+
+/// The paper's sizes.
+const ROWS: usize = 30_000;
+const DIMENSION: usize = 2000;
+
+/// What was measured in one cell.
+struct Row {
+    cell: Cell,
+    /// halflit's default, zero-out as in the paper.
+    ours: Measured,
+    /// The same under replace.
+    ours_replace: Measured,
+    public_only: Measured,
+    /// The paper's methods with the constants found on the first draw.
+    tuned: Vec<(Tuned, Measured)>,
+}
+
+/// One of Tables 5 to 10.
+pub fn run(number: u32, args: &Args) -> Outcome {
+    let table = TABLES.iter().find(|table| table.number == number).ok_or("no such table")?;
+    let draws = args.draws.unwrap_or(if args.quick { 2 } else { 20 }).max(1);
+    let mut rows = Vec::new();
+    let quick_cell = |cell: &Cell| table.cells.len() < 8 || [0.01, 0.1, 0.25, 0.75].contains(&cell.ratio);
+    for cell in table.cells.iter().filter(|cell| !args.quick || quick_cell(cell)) {
+        rows.push(measure(table, *cell, args, draws)?);
+        eprintln!("table {number}: n_pub/n = {}, epsilon = {}: done", cell.ratio, cell.epsilon);
+    }
+    report(table, &rows, args, draws)
+}
+
+fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> {
+    let public_rows = (cell.ratio * ROWS as f64).round() as usize;
+    let (mut ours, mut ours_replace, mut public_only) = (Vec::new(), Vec::new(), Vec::new());
+    let mut tuned: Vec<(Tuned, Vec<f64>)> = Vec::new();
+    for index in 0..draws {
+        let draw = Draw::new(ROWS, DIMENSION, args.seed + index as u64);
+        let replace = draw.problem(Setting { public_rows, change: Change::Replace })?;
+        ours_replace.push(default_risk(&draw, replace, cell.epsilon)?.0);
+        let problem = draw.problem(Setting { public_rows, change: Change::ZeroOut })?;
+        let (risk, problem) = default_risk(&draw, problem, cell.epsilon)?;
+        ours.push(risk);
+        let (weights, mut problem) = train(problem, None, "public_rows", cell.epsilon)?;
+        public_only.push(draw.risk(&weights));
+        if args.untuned {
+            continue;
+        }
+        if index == 0 {
+            for method in [Method::Algorithm1, Method::PdaMd, Method::DpSgd] {
+                let found = tune(method, table.warm, &draw, problem, cell.epsilon, args.quick)?;
+                problem = found.1;
+                tuned.push((found.0, Vec::new()));
+            }
+        }
+        for (method, risks) in &mut tuned {
+            let (risk, back) = method.run(&draw, problem, cell.epsilon, STEPS)?;
+            problem = back;
+            risks.push(risk);
+        }
+    }
+    let measured = |risks: &[f64]| Measured::of(risks).ok_or("no draws");
+    Ok(Row {
+        cell,
+        ours: measured(&ours)?,
+        ours_replace: measured(&ours_replace)?,
+        public_only: measured(&public_only)?,
+        tuned: tuned
+            .into_iter()
+            .map(|(method, risks)| Ok((method, measured(&risks)?)))
+            .collect::<std::result::Result<_, &str>>()?,
+    })
+}
+
+/// The posterior descent: its constants are halflit's, the same in every cell.
+fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<(f64, halflit::Problem)> {
+    let (weights, problem) = train(problem, Some(modes::posterior()), "noisy_gradient", epsilon)?;
+    Ok((draw.risk(&weights), problem))
+}
+
+fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
+    let (number, commit) = (table.number, commit());
+    let start =
+        if table.warm { "all start at the public minimizer" } else { "the paper's methods start at zero" };
+    let mut csv = format!(
+        "# table {number}, commit {commit}, seeds {}..{}, {draws} draws\n",
+        args.seed,
+        args.seed + draws as u64 - 1
+    );
+    csv += "ratio,epsilon,method,printed,risk,standard_error,draws,step_size,alpha\n";
+    let mut records = Vec::new();
+    for row in rows {
+        for (method, printed, found, tuned) in row.entries() {
+            let constants =
+                tuned.map_or(",".to_owned(), |tuned| format!("{},{}", tuned.step_size, tuned.alpha));
+            let printed_text = printed.map_or(String::new(), |value| value.to_string());
+            let Measured { mean, standard_error, draws } = found;
+            writeln!(
+                csv,
+                "{},{},{method},{printed_text},{mean},{standard_error},{draws},{constants}",
+                row.cell.ratio, row.cell.epsilon
+            )?;
+            records.push(json!({
+                "ratio": row.cell.ratio, "epsilon": row.cell.epsilon, "method": method, "printed": printed,
+                "risk": mean, "standard_error": standard_error, "draws": draws,
+                "step_size": tuned.map(|t| t.step_size), "alpha": tuned.map(|t| t.alpha),
+            }));
+        }
+    }
+    let csv_path = write(&args.out, &format!("table{number}.csv"), &csv)?;
+    let svg_path = write(&args.out, &format!("table{number}.svg"), &chart(table, rows).to_svg())?;
+    if args.json {
+        println!(
+            "{}",
+            json!({ "experiment": format!("table{number}"), "commit": commit, "seed": args.seed, "rows": records })
+        );
+        return Ok(());
+    }
+    println!(
+        "Table {number}: linear regression, d = {DIMENSION}, n = {ROWS}, delta = 1e-5; population risk, the best possible is 1; {start}."
+    );
+    println!(
+        "Zero-out as in the paper; halflit's last column is under replace. {draws} draws, seeds from {}, commit {commit}.\n",
+        args.seed
+    );
+    println!(
+        "  {:>5} {:>7}  {:<14} {:>10} {:>10} {:>8}  constants",
+        "n_pub", "epsilon", "method", "printed", "risk", "s.e."
+    );
+    for row in rows {
+        for (method, printed, found, tuned) in row.entries() {
+            println!(
+                "  {:>5} {:>7}  {:<14} {:>10} {:>10.4} {:>8.4}  {}",
+                row.cell.ratio,
+                row.cell.epsilon,
+                method,
+                printed.map_or("-".to_owned(), |value| format!("{value:.4}")),
+                found.mean,
+                found.standard_error,
+                tuned.map_or(String::new(), |t| format!("step {}, alpha {}", t.step_size, t.alpha)),
+            );
+        }
+    }
+    println!("\nWrote {} and {}.", csv_path.display(), svg_path.display());
+    Ok(())
+}
+
+impl Row {
+    fn entries(&self) -> Vec<(&'static str, Option<f64>, Measured, Option<Tuned>)> {
+        let mut entries = vec![
+            ("halflit", None, self.ours, None),
+            ("halflit replace", None, self.ours_replace, None),
+            ("public only", Some(self.cell.public_only), self.public_only, None),
+        ];
+        for (tuned, measured) in &self.tuned {
+            let (name, printed) = match tuned.method {
+                Method::Algorithm1 => ("Algorithm 1", self.cell.algorithm_1),
+                Method::PdaMd => ("PDA-MD", self.cell.pda_md),
+                Method::DpSgd => ("DP-SGD", self.cell.dp_sgd),
+            };
+            entries.push((name, Some(printed), *measured, Some(*tuned)));
+        }
+        entries
+    }
+}
+
+fn chart(table: &Table, rows: &[Row]) -> LineChart {
+    let by_ratio = table.cells.iter().any(|cell| cell.ratio != table.cells[0].ratio);
+    let x = |row: &Row| if by_ratio { row.cell.ratio } else { row.cell.epsilon };
+    let series = |name: &str, y: &dyn Fn(&Row) -> Option<f64>| {
+        let points: Vec<(f64, f64)> =
+            rows.iter().filter_map(|row| y(row).map(|y| (x(row), y - 1.0))).collect();
+        Series::line(name, points).marked()
+    };
+    let tuned = |method: Method| {
+        move |row: &Row| row.tuned.iter().find(|(t, _)| t.method == method).map(|(_, measured)| measured.mean)
+    };
+    LineChart {
+        title: format!("Table {}: population risk above the best possible", table.number),
+        x_label: if by_ratio { "share of public rows" } else { "epsilon" }.to_owned(),
+        y_label: "risk - 1".to_owned(),
+        x_scale: Scale::Log,
+        y_scale: Scale::Log,
+        series: [
+            series("halflit", &|row| Some(row.ours.mean)),
+            series("Algorithm 1", &tuned(Method::Algorithm1)),
+            series("Algorithm 1, printed", &|row| Some(row.cell.algorithm_1)).dashed(),
+            series("DP-SGD", &tuned(Method::DpSgd)),
+            series("public only", &|row| Some(row.public_only.mean)),
+        ]
+        .into_iter()
+        .filter(|series| !series.points.is_empty())
+        .collect(),
+    }
+}

@@ -1,0 +1,270 @@
+//! The posterior descent for regression: noisy gradients as measurements, public rows as data.
+//!
+//! Legend: w* the minimizer, h curvature per coordinate, n private units, d weights, r residual scale, t clip factor, mu what a release spends.
+//!
+//! With residuals clipped at t r the noisy mean gradient at w is about k h (w - w*), k = P(|Z| <= t), plus noise of variance
+//!
+//! ```text
+//! r^2 h ( E min(Z^2, t^2) / n   +   t^2 d / (n mu)^2 )          per coordinate: sampling, then privacy
+//! ```
+//!
+//! so y = w - gradient/(k h) measures w* with a known variance, and t is chosen to make it smallest. The measurements' weighted mean, with the part of
+//! its variance that does not average out (all steps see the same rows), is one Gaussian factor; the public rows and a wide Gaussian prior
+//! are the others. The next weights are the mode of the product: a ridge regression on the public rows anchored at the measurements, solved by
+//! conjugate gradients. Everything here is post-processing of releases and public rows.
+//!
+//! The curvature is taken to be the same in every direction; [`Shape::of`] checks that on the public rows, and plans with a
+//! posterior descent exist only where it holds.
+
+use super::MechanismError;
+use super::public::PublicRows;
+use super::spread::clipped_normal;
+use halflit_convex::solver::linear::conjugate_gradients;
+
+/// Steps of the posterior descent, and how the budget grows along them: chosen once, on made-up regressions.
+pub(super) const STEPS: u64 = 30;
+/// Each step spends this many times the squared mu of the one before.
+pub(super) const GROWTH: f64 = 1.1;
+
+/// Relative spread of the curvature's eigenvalues beyond which they are not "the same in every direction".
+const MOST_EIGENVALUE_VARIANCE: f64 = 0.1;
+
+/// Random vectors that estimate the Frobenius norm of the public second moments.
+const PROBES: u64 = 8;
+
+/// Relative accuracy of conjugate gradients, and the most iterations.
+const ACCURACY: f64 = 1e-4;
+const MOST_ITERATIONS: usize = 300;
+
+/// The public rows' second moments, summarised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    /// h: mean squared norm of a row over the number of weights.
+    pub curvature: f64,
+    /// Variance of the eigenvalues of the population's second moments over the square of their mean, as far as the rows can tell.
+    pub eigenvalue_variance: f64,
+}
+
+impl Shape {
+    /// Measures the public rows (Ledoit and Wolf 2004: what the sample's eigenvalues spread beyond what its size explains).
+    pub fn of(public: &PublicRows<'_>, width: usize) -> Result<Self, MechanismError> {
+        let (d, n) = (width as f64, public.len() as f64);
+        let curvature = public.mean_squared_norm() / d;
+        let mut squares = 0.0;
+        for probe in 0..PROBES {
+            let signs: Vec<f64> =
+                (0..width as u64).map(|column| sign(probe * width as u64 + column)).collect();
+            squares += public.gram(&signs)?.iter().map(|value| value * value).sum::<f64>() / PROBES as f64;
+        }
+        // ||S||^2 / d - h^2 is what is seen; sum ||x||^4 / (n^2 d) - ||S||^2 / (n d) is what sampling explains.
+        let seen = squares / d - curvature * curvature;
+        let explained = public.mean_fourth_norm() / (n * d) - squares / (n * d);
+        let eigenvalue_variance = ((seen - explained) / (curvature * curvature)).max(0.0);
+        Ok(Shape { curvature, eigenvalue_variance })
+    }
+
+    /// Whether one curvature stands for all directions.
+    pub fn is_round(&self) -> bool {
+        self.curvature > 0.0 && self.eigenvalue_variance <= MOST_EIGENVALUE_VARIANCE
+    }
+}
+
+/// A fixed sequence of signs: no randomness is needed where nothing is hidden.
+fn sign(index: u64) -> f64 {
+    // splitmix64
+    let mut x = index.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    if (x ^ (x >> 31)) & 1 == 0 { 1.0 } else { -1.0 }
+}
+
+/// The variance of a measurement per coordinate, over r^2 / h, when residuals are clipped at t and a release spends mu.
+pub(super) fn measurement_variance(t: f64, units: f64, dimension: f64, mu: f64) -> (f64, f64) {
+    let (inside, second) = clipped_normal(t);
+    let sampling = second / units / (inside * inside);
+    (sampling, t * t * dimension / (units * mu).powi(2) / (inside * inside))
+}
+
+/// The clip factor with the smallest measurement variance.
+pub(super) fn best_factor(units: f64, dimension: f64, mu: f64) -> f64 {
+    let variance = |t: f64| {
+        let (sampling, privacy) = measurement_variance(t, units, dimension, mu);
+        sampling + privacy
+    };
+    // From 1/20 to 3 in steps of 7 %: the minimum is flat.
+    let factors = (0..60).map(|step| 0.05 * (60f64.ln() * f64::from(step) / 59.0).exp());
+    factors.min_by(|a, b| variance(*a).total_cmp(&variance(*b))).unwrap_or(1.0)
+}
+
+/// How many public rows the private rows are worth under this mu: the reciprocal of the best measurement variance.
+pub(super) fn equivalent_rows(units: f64, dimension: f64, mu: f64) -> f64 {
+    let (sampling, privacy) = measurement_variance(best_factor(units, dimension, mu), units, dimension, mu);
+    1.0 / (sampling + privacy)
+}
+
+/// The state: measurements so far, and the weights that they and the public rows make most likely.
+pub(super) struct Posterior<'a> {
+    public: &'a PublicRows<'a>,
+    curvature: f64,
+    /// Private units.
+    units: f64,
+    /// X^T y / n of the public rows.
+    moments: Vec<f64>,
+    /// Residual variance of the public fit, if there are enough rows to know it.
+    public_noise: Option<f64>,
+    prior_variance: f64,
+    weights: Vec<f64>,
+    /// Sum of y / variance.
+    weighted: Vec<f64>,
+    /// Sum of 1 / variance.
+    precision: f64,
+    /// Sum of (privacy variance) / variance^2.
+    privacy: f64,
+    scale: f64,
+    /// The clip factor of the present step.
+    factor: f64,
+}
+
+impl<'a> Posterior<'a> {
+    /// Starts at the public rows' own fit.
+    pub fn new(
+        public: &'a PublicRows<'a>,
+        curvature: f64,
+        units: f64,
+        width: usize,
+    ) -> Result<Self, MechanismError> {
+        let moments = public.moments(width)?;
+        let (rows, d) = (public.len() as f64, width as f64);
+        let mut posterior = Posterior {
+            public,
+            curvature,
+            units,
+            moments,
+            public_noise: None,
+            prior_variance: 0.0,
+            weights: vec![0.0; width],
+            weighted: vec![0.0; width],
+            precision: 0.0,
+            privacy: 0.0,
+            scale: 0.0,
+            factor: 1.0,
+        };
+        // A ridge of a thousandth of the curvature: next to no shrinkage where the rows say anything at all.
+        posterior.solve(1.0, 1e-3 * rows * curvature, &vec![0.0; width])?;
+        posterior.prior_variance = square(&posterior.weights) / rows.min(d);
+        if rows > 1.05 * d {
+            // mean r^2 = mean y^2 - 2 <w, X^T y / n> + <w, X^T X w / n>
+            let fitted = public.gram(&posterior.weights)?;
+            let mean_square = public.mean_square_label() - 2.0 * dot(&posterior.weights, &posterior.moments)
+                + dot(&posterior.weights, &fitted);
+            posterior.public_noise = Some(mean_square.max(0.0) * rows / (rows - d));
+        }
+        Ok(posterior)
+    }
+
+    /// Where the next gradient is wanted.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The clip factor for the next release, given the residual scale and what the release spends.
+    ///
+    /// Measurements at the same scale are averaged, so that the noise to balance is that of all of them.
+    pub fn choose_factor(&mut self, scale: f64, mu: f64) -> f64 {
+        let dimension = self.weights.len() as f64;
+        if self.scale == 0.0 {
+            self.widen_prior(scale);
+        }
+        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, mu);
+        let earlier = self.precision * (sampling + privacy) * scale * scale / self.curvature;
+        self.scale = scale;
+        self.factor = best_factor(self.units, dimension, mu * (1.0 + earlier).sqrt());
+        self.factor
+    }
+
+    /// With fewer public rows than weights, what the first residuals show beyond the fit lies in the other directions.
+    fn widen_prior(&mut self, scale: f64) {
+        let free = self.weights.len() as f64 - self.public.len() as f64;
+        if free > 0.0 {
+            self.prior_variance = self.prior_variance.max(scale * scale / (self.curvature * free));
+        }
+    }
+
+    /// Takes in the noisy mean gradient released after [`Posterior::choose_factor`].
+    pub fn measure(&mut self, gradient: &[f64], mu: f64) -> Result<(), MechanismError> {
+        let dimension = self.weights.len() as f64;
+        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, mu);
+        let unit = self.scale * self.scale / self.curvature;
+        let variance = unit * (sampling + privacy);
+        let step = 1.0 / (clipped_normal(self.factor).0 * self.curvature);
+        for ((weighted, weight), gradient) in self.weighted.iter_mut().zip(&self.weights).zip(gradient) {
+            *weighted += (weight - step * gradient) / variance;
+        }
+        self.precision += 1.0 / variance;
+        self.privacy += unit * privacy / (variance * variance);
+        // The sampling error is common to all steps: it does not shrink by averaging.
+        let certain = 1.0 / (self.privacy / (self.precision * self.precision) + unit * sampling);
+        let anchor: Vec<f64> = self.weighted.iter().map(|sum| sum / self.precision * certain).collect();
+        let noise =
+            self.public_noise.map_or(self.scale * self.scale, |noise| noise.min(self.scale * self.scale));
+        let prior = if self.prior_variance > 0.0 { 1.0 / self.prior_variance } else { 0.0 };
+        self.solve(noise, certain + prior, &anchor)?;
+        if !self.weights.iter().all(|weight| weight.is_finite()) {
+            self.weights.fill(0.0);
+        }
+        Ok(())
+    }
+
+    /// weights <- solution of (n G / noise + shift) w = n X^T y / (n noise) + anchor, from the present weights on.
+    fn solve(&mut self, noise: f64, shift: f64, anchor: &[f64]) -> Result<(), MechanismError> {
+        let rows = self.public.len() as f64 / noise;
+        let target: Vec<f64> = self.moments.iter().zip(anchor).map(|(m, a)| rows * m + a).collect();
+        let apply = |v: &[f64]| -> Vec<f64> {
+            // A direction that is no vector of numbers ends the iteration; the caller looks at the result.
+            let gram = self.public.gram(v).unwrap_or_else(|_| vec![f64::NAN; v.len()]);
+            gram.iter().zip(v).map(|(g, v)| rows * g + shift * v).collect()
+        };
+        let missing: Vec<f64> = apply(&self.weights).iter().zip(&target).map(|(a, b)| b - a).collect();
+        // From the present weights on, so the residual need only fall to a share of the target, not of itself.
+        let reduction = (ACCURACY * (square(&target) / square(&missing)).sqrt()).min(0.5);
+        let step = conjugate_gradients(apply, &vec![1.0; target.len()], &missing, reduction, MOST_ITERATIONS);
+        for (weight, step) in self.weights.iter_mut().zip(&step) {
+            *weight += step;
+        }
+        Ok(())
+    }
+
+    /// The most likely weights.
+    pub fn into_weights(self) -> Vec<f64> {
+        self.weights
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn square(a: &[f64]) -> f64 {
+    dot(a, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_noise_asks_for_a_tighter_clip() {
+        let factors: Vec<f64> =
+            [0.01, 0.1, 0.5, 2.0, 50.0].map(|mu| best_factor(30_000.0, 2000.0, mu)).to_vec();
+        assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
+        assert!(factors[0] < 0.1 && factors[4] > 2.5, "{factors:?}");
+    }
+
+    #[test]
+    fn private_rows_are_worth_less_than_public_ones() {
+        // No privacy: all of them. mu = 0.5: 30,000 rows of 2000 weights count 30,000 / 1.68, by hand with t = 1.
+        let (few, many) = (equivalent_rows(30_000.0, 2000.0, 0.5), equivalent_rows(30_000.0, 2000.0, 1e6));
+        assert!(many > 0.95 * 30_000.0 && many < 30_000.0, "{many}");
+        assert!((few / (30_000.0 / 1.68) - 1.0).abs() < 0.03, "{few}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The public preconditioner: steps along (X^T X / n + r I)^-1 of the public rows (Amid et al. 2022).
+
+use super::MechanismError;
+use crate::problem::FEATURE_UNIT;
+use halflit_convex::Rows;
+use halflit_convex::solver::linear::Cholesky;
+
+/// Most weights for which the matrix is formed.
+pub(super) const MOST_WEIGHTS: usize = 4096;
+
+/// A factorised second-moment matrix, scaled so that its inverse has largest eigenvalue 1.
+pub(super) struct Preconditioner {
+    factor: Cholesky,
+    smallest: f64,
+}
+
+impl Preconditioner {
+    /// The matrix of these public rows with `ridge` added to its diagonal.
+    pub fn new(rows: &Rows, ridge: f64) -> Result<Self, MechanismError> {
+        let (width, count) = (rows.width(), rows.len() as f64);
+        let mut matrix = vec![0.0; width * width];
+        for index in 0..rows.len() {
+            let row: Vec<f64> = rows.dense_row(index)?.iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect();
+            for (line, &own) in matrix
+                .chunks_exact_mut(width.max(1))
+                .zip(&row)
+                .enumerate()
+                .map(|(i, (l, o))| (&mut l[..=i], o))
+            {
+                for (entry, other) in line.iter_mut().zip(&row) {
+                    *entry += own * other;
+                }
+            }
+        }
+        for (index, entry) in matrix.iter_mut().enumerate() {
+            *entry /= count;
+            if index / width == index % width {
+                *entry += ridge;
+            }
+        }
+        let factor = Cholesky::factor(matrix, width).ok_or(MechanismError::not_positive("ridge", ridge))?;
+        // Inverse power iteration: its growth tends to 1 / (smallest eigenvalue).
+        let mut vector: Vec<f64> =
+            (0..width).map(|column| if column % 3 == 0 { -1.0 } else { 1.0 }).collect();
+        let mut smallest = ridge;
+        for _ in 0..50 {
+            let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+            vector.iter_mut().for_each(|v| *v /= length);
+            vector = factor.solve(&vector);
+            smallest = 1.0 / vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+        }
+        Ok(Preconditioner { factor, smallest })
+    }
+
+    /// The preconditioned gradient.
+    pub fn apply(&self, gradient: &[f64]) -> Vec<f64> {
+        self.factor.solve(gradient).iter().map(|value| value * self.smallest).collect()
+    }
+}

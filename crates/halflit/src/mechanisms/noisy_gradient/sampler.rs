@@ -1,0 +1,204 @@
+//! Who takes part in a step. The three batches of a step are drawn one after the other from a stream and have three types, so that the batch of the
+//! hidden part cannot meet the known or the public part: shared randomness would destroy amplification.
+
+use super::parts::Sampling;
+use halflit_convex::kernel::Batch;
+use halflit_noise::{PoissonSampler, Stream};
+
+/// Units of the hidden part. Never shown to anything but the clamped sums.
+pub(super) struct HiddenBatch(Option<Vec<u32>>);
+
+/// Units whose centres stand for all centres.
+pub(super) struct KnownBatch(Option<Vec<u32>>);
+
+/// Public rows.
+pub(super) struct PublicBatch(Option<Vec<u32>>);
+
+impl HiddenBatch {
+    /// For the clamped sums.
+    pub fn as_batch(&self) -> Batch<'_> {
+        self.0.as_deref().map_or(Batch::All, Batch::Only)
+    }
+
+    /// Every unit.
+    #[cfg(test)]
+    pub fn all() -> Self {
+        HiddenBatch(None)
+    }
+
+    /// These units.
+    #[cfg(test)]
+    pub fn only(units: Vec<u32>) -> Self {
+        HiddenBatch(Some(units))
+    }
+}
+
+impl KnownBatch {
+    /// The units, or none for all of them.
+    pub fn units(&self) -> Option<&[u32]> {
+        self.0.as_deref()
+    }
+
+    /// Every unit.
+    #[cfg(test)]
+    pub fn all() -> Self {
+        KnownBatch(None)
+    }
+}
+
+impl PublicBatch {
+    /// For sums over the public rows.
+    pub fn as_batch(&self) -> Batch<'_> {
+        self.0.as_deref().map_or(Batch::All, Batch::Only)
+    }
+
+    /// How many rows, out of all.
+    pub fn count(&self, all: usize) -> usize {
+        self.0.as_ref().map_or(all, Vec::len)
+    }
+
+    /// Every public row.
+    #[cfg(test)]
+    pub fn all() -> Self {
+        PublicBatch(None)
+    }
+}
+
+/// The batches of one step, drawn independently.
+pub(super) struct Batches {
+    pub hidden: HiddenBatch,
+    pub known: KnownBatch,
+    pub public: PublicBatch,
+}
+
+/// Draws the batches of a run.
+pub(super) struct Sampler {
+    units: u32,
+    kind: Kind,
+    public_rows: u32,
+    public_batch: Option<usize>,
+}
+
+enum Kind {
+    FullBatch,
+    Poisson(PoissonSampler),
+    /// A random order of the units, cut into equal batches.
+    OnePass {
+        order: Vec<u32>,
+        size: usize,
+    },
+}
+
+impl Sampler {
+    /// A sampler over this many units and public rows.
+    pub fn new(
+        sampling: Sampling,
+        units: u32,
+        public_rows: u32,
+        public_batch: Option<u64>,
+        stream: &mut Stream,
+    ) -> Self {
+        let kind = match sampling {
+            Sampling::FullBatch => Kind::FullBatch,
+            Sampling::Poisson(rate) => Kind::Poisson(PoissonSampler::new(rate)),
+            Sampling::OnePass { batches } => {
+                let size = (u64::from(units).div_ceil(batches.get()) as usize).max(1);
+                Kind::OnePass { order: stream.permutation(units), size }
+            }
+        };
+        let public_batch =
+            public_batch.map(|batch| batch as usize).filter(|&batch| batch < public_rows as usize);
+        Sampler { units, kind, public_rows, public_batch }
+    }
+
+    /// The batches of a step: independent draws, except that in one pass a unit that took part never returns.
+    pub fn draw(&self, step: u64, stream: &mut Stream) -> Batches {
+        let mut poisson = || match &self.kind {
+            Kind::Poisson(sampler) => Some(stream.poisson_subsample(self.units, sampler)),
+            Kind::FullBatch | Kind::OnePass { .. } => None,
+        };
+        let (hidden, known) = (poisson(), poisson());
+        let hidden = match &self.kind {
+            Kind::OnePass { order, size } => {
+                let start = (step as usize).saturating_mul(*size).min(order.len());
+                let mut batch = order[start..(start + size).min(order.len())].to_vec();
+                batch.sort_unstable();
+                Some(batch)
+            }
+            Kind::FullBatch | Kind::Poisson(_) => hidden,
+        };
+        let public = self.public_batch.map(|size| {
+            let mut batch = subset(self.public_rows, size, stream);
+            batch.sort_unstable();
+            batch
+        });
+        Batches { hidden: HiddenBatch(hidden), known: KnownBatch(known), public: PublicBatch(public) }
+    }
+}
+
+/// A uniformly random subset of `0..len` (Floyd's algorithm).
+fn subset(len: u32, size: usize, stream: &mut Stream) -> Vec<u32> {
+    let mut taken = std::collections::HashSet::with_capacity(size);
+    let first = (len as usize).saturating_sub(size) as u64;
+    (first..u64::from(len))
+        .map(|last| {
+            let drawn =
+                std::num::NonZeroU64::new(last + 1).map_or(0, |bound| stream.uniform_below(bound)) as u32;
+            let value = if taken.contains(&drawn) { last as u32 } else { drawn };
+            taken.insert(value);
+            value
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::seeded;
+    use std::num::NonZeroU64;
+
+    fn units(batch: &HiddenBatch) -> Vec<u32> {
+        match batch.as_batch() {
+            Batch::All => Vec::new(),
+            Batch::Only(units) => units.to_vec(),
+        }
+    }
+
+    #[test]
+    fn one_pass_takes_every_unit_once() {
+        let mut stream = seeded(4).stream().unwrap();
+        let sampling = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
+        let sampler = Sampler::new(sampling, 100, 0, None, &mut stream);
+        let mut seen: Vec<u32> =
+            (0..7).flat_map(|step| units(&sampler.draw(step, &mut stream).hidden)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<u32>>());
+        // A step beyond the pass has nobody left.
+        assert!(units(&sampler.draw(7, &mut stream).hidden).is_empty());
+    }
+
+    #[test]
+    fn hidden_and_known_batches_differ() {
+        let mut stream = seeded(5).stream().unwrap();
+        let rate = halflit_noise::Probability::new(1, 4).unwrap();
+        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 500, Some(50), &mut stream);
+        let batches = sampler.draw(0, &mut stream);
+        let (hidden, known) = (units(&batches.hidden), batches.known.units().unwrap());
+        let both = hidden.iter().filter(|unit| known.contains(unit)).count() as f64;
+        // Independent batches share 4000/16 = 250 units, standard deviation 15.3; equal batches would share 1000.
+        assert!((both - 250.0).abs() < 6.0 * 15.3, "{both}");
+        assert_eq!(batches.public.count(500), 50);
+    }
+
+    #[test]
+    fn subsets_have_their_size_and_no_repetition() {
+        let mut stream = seeded(6).stream().unwrap();
+        for size in [0, 1, 5, 20] {
+            let mut drawn = subset(20, size, &mut stream);
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert_eq!(drawn.len(), size);
+            assert!(drawn.iter().all(|&row| row < 20));
+        }
+    }
+}
