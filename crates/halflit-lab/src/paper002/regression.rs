@@ -78,7 +78,7 @@ impl Draw {
             "[budget]\nepsilon = 1000\ndelta = 1e-5\n[protect]\nunit = \"row\"\n{change}\n\
              public_rows = {{ column = \"public\", equals = \"yes\" }}\n\
              [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\nregularization = 1e-5\nrow_norm = {row_norm}\n\
-             [columns.y]\nbounds = [-{label_bound}, {label_bound}]\n[columns.public]\nvisibility = \"public\"\nuse = false\n"
+             [columns.y]\nbounds = [-{label_bound}, {label_bound}]\ndefault = 0\n[columns.public]\nvisibility = \"public\"\nuse = false\n"
         );
         for column in 0..d {
             writeln!(text, "[columns.x{column}]\nbounds = [-{FEATURE_BOUND}, {FEATURE_BOUND}]")?;
