@@ -168,9 +168,9 @@ impl Plan {
             NonZeroU64::new(self.steps).ok_or(MechanismError::not_positive("number of steps", 0.0))?;
         let noise = calibrated(steps, params.budget_growth.unwrap_or(posterior::GROWTH))?;
         // Every private row is worth a part of a public one; d/2n, the classical rate, times the variance of what is to be explained.
-        let spent: f64 = noise.levels.iter().map(|(s, steps)| *steps as f64 * self.mu_of(*s).powi(2)).sum();
+        let precision: f64 = noise.levels.iter().map(|(s, steps)| *steps as f64 / (s * s)).sum();
         let dimension = problem.dimension() as f64;
-        let worth = equivalent_rows(problem.private_units() as f64, dimension, spent.sqrt());
+        let worth = equivalent_rows(problem.private_units() as f64, dimension, precision.sqrt());
         let noise_variance = public.mean_square_label().min(1.0);
         self.predicted_excess = 0.5 * noise_variance * dimension / (public.len() as f64 + worth);
         Ok(noise)
@@ -224,14 +224,9 @@ impl Plan {
         Ok(noise)
     }
 
-    /// What one release with this multiplier spends.
-    fn mu_of(&self, multiplier: f64) -> f64 {
-        self.change.sensitivity_per_radius() / multiplier
-    }
-
-    /// What one release on this lattice spends.
-    pub(super) fn mu(&self, lattice: &SumLattice) -> f64 {
-        self.mu_of(lattice.noise_multiplier())
+    /// Clip norm over noise std of one release on this lattice, whatever the change: what a measurement's accuracy depends on.
+    pub(super) fn clip_over_noise(lattice: &SumLattice) -> f64 {
+        1.0 / lattice.noise_multiplier()
     }
 
     /// The lattice of every step.

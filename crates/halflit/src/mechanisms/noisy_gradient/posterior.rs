@@ -1,11 +1,11 @@
 //! The posterior descent for regression: noisy gradients as measurements, public rows as data.
 //!
-//! Legend: w* the minimizer, h curvature per coordinate, n private units, d weights, r residual scale, t clip factor, mu what a release spends.
+//! Legend: w* the minimizer, h curvature per coordinate, n private units, d weights, r residual scale, t clip factor, m clip norm over noise std.
 //!
 //! With residuals clipped at t r the noisy mean gradient at w is about k h (w - w*), k = P(|Z| <= t), plus noise of variance
 //!
 //! ```text
-//! r^2 h ( E min(Z^2, t^2) / n   +   t^2 d / (n mu)^2 )          per coordinate: sampling, then privacy
+//! r^2 h ( E min(Z^2, t^2) / n   +   t^2 d / (n m)^2  )          per coordinate: sampling, then privacy
 //! ```
 //!
 //! so y = w - gradient/(k h) measures w* with a known variance, and t is chosen to make it smallest. The measurements' weighted mean, with the part of
@@ -78,17 +78,18 @@ fn sign(index: u64) -> f64 {
     if (x ^ (x >> 31)) & 1 == 0 { 1.0 } else { -1.0 }
 }
 
-/// The variance of a measurement per coordinate, over r^2 / h, when residuals are clipped at t and a release spends mu.
-pub(super) fn measurement_variance(t: f64, units: f64, dimension: f64, mu: f64) -> (f64, f64) {
+/// The variance of a measurement per coordinate, over r^2 / h, when residuals are clipped at t and the noise is 1/m clip norms:
+/// (sampling, privacy).
+pub(super) fn measurement_variance(t: f64, units: f64, dimension: f64, m: f64) -> (f64, f64) {
     let (inside, second) = clipped_normal(t);
     let sampling = second / units / (inside * inside);
-    (sampling, t * t * dimension / (units * mu).powi(2) / (inside * inside))
+    (sampling, t * t * dimension / (units * m).powi(2) / (inside * inside))
 }
 
 /// The clip factor with the smallest measurement variance.
-pub(super) fn best_factor(units: f64, dimension: f64, mu: f64) -> f64 {
+pub(super) fn best_factor(units: f64, dimension: f64, m: f64) -> f64 {
     let variance = |t: f64| {
-        let (sampling, privacy) = measurement_variance(t, units, dimension, mu);
+        let (sampling, privacy) = measurement_variance(t, units, dimension, m);
         sampling + privacy
     };
     // From 1/20 to 3 in steps of 7 %: the minimum is flat.
@@ -96,9 +97,9 @@ pub(super) fn best_factor(units: f64, dimension: f64, mu: f64) -> f64 {
     factors.min_by(|a, b| variance(*a).total_cmp(&variance(*b))).unwrap_or(1.0)
 }
 
-/// How many public rows the private rows are worth under this mu: the reciprocal of the best measurement variance.
-pub(super) fn equivalent_rows(units: f64, dimension: f64, mu: f64) -> f64 {
-    let (sampling, privacy) = measurement_variance(best_factor(units, dimension, mu), units, dimension, mu);
+/// How many public rows the private rows are worth in one release of this m: the reciprocal of the best measurement variance.
+pub(super) fn equivalent_rows(units: f64, dimension: f64, m: f64) -> f64 {
+    let (sampling, privacy) = measurement_variance(best_factor(units, dimension, m), units, dimension, m);
     1.0 / (sampling + privacy)
 }
 
@@ -167,18 +168,18 @@ impl<'a> Posterior<'a> {
         &self.weights
     }
 
-    /// The clip factor for the next release, given the residual scale and what the release spends.
+    /// The clip factor for the next release, given the residual scale and the release's m.
     ///
     /// Measurements at the same scale are averaged, so that the noise to balance is that of all of them.
-    pub fn choose_factor(&mut self, scale: f64, mu: f64) -> f64 {
+    pub fn choose_factor(&mut self, scale: f64, m: f64) -> f64 {
         let dimension = self.weights.len() as f64;
         if self.scale == 0.0 {
             self.widen_prior(scale);
         }
-        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, mu);
+        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, m);
         let earlier = self.precision * (sampling + privacy) * scale * scale / self.curvature;
         self.scale = scale;
-        self.factor = best_factor(self.units, dimension, mu * (1.0 + earlier).sqrt());
+        self.factor = best_factor(self.units, dimension, m * (1.0 + earlier).sqrt());
         self.factor
     }
 
@@ -191,9 +192,9 @@ impl<'a> Posterior<'a> {
     }
 
     /// Takes in the noisy mean gradient released after [`Posterior::choose_factor`].
-    pub fn measure(&mut self, gradient: &[f64], mu: f64) -> Result<(), MechanismError> {
+    pub fn measure(&mut self, gradient: &[f64], m: f64) -> Result<(), MechanismError> {
         let dimension = self.weights.len() as f64;
-        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, mu);
+        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, m);
         let unit = self.scale * self.scale / self.curvature;
         let variance = unit * (sampling + privacy);
         let step = 1.0 / (clipped_normal(self.factor).0 * self.curvature);
@@ -255,14 +256,14 @@ mod tests {
     #[test]
     fn more_noise_asks_for_a_tighter_clip() {
         let factors: Vec<f64> =
-            [0.01, 0.1, 0.5, 2.0, 50.0].map(|mu| best_factor(30_000.0, 2000.0, mu)).to_vec();
+            [0.01, 0.1, 0.5, 2.0, 50.0].map(|m| best_factor(30_000.0, 2000.0, m)).to_vec();
         assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
         assert!(factors[0] < 0.1 && factors[4] > 2.5, "{factors:?}");
     }
 
     #[test]
     fn private_rows_are_worth_less_than_public_ones() {
-        // No privacy: all of them. mu = 0.5: 30,000 rows of 2000 weights count 30,000 / 1.68, by hand with t = 1.
+        // No privacy: all of them. m = 0.5: 30,000 rows of 2000 weights count 30,000 / 1.68, by hand with t = 1.
         let (few, many) = (equivalent_rows(30_000.0, 2000.0, 0.5), equivalent_rows(30_000.0, 2000.0, 1e6));
         assert!(many > 0.95 * 30_000.0 && many < 30_000.0, "{many}");
         assert!((few / (30_000.0 / 1.68) - 1.0).abs() < 0.03, "{few}");

@@ -119,7 +119,9 @@ impl Plan {
                 last_release = Some(private.clone());
             }
             match &mut driver {
-                Driver::Posterior(posterior) => posterior.measure(&private, self.mu(lattice))?,
+                Driver::Posterior(posterior) => {
+                    posterior.measure(&private, Plan::clip_over_noise(lattice))?
+                }
                 Driver::Iterates { iterates, preconditioner } => {
                     let noise_std = clip_norm * lattice.noise_scale();
                     let mut gradient = self.combine(problem, private, from_public.as_ref(), noise_std);
@@ -182,7 +184,7 @@ impl Plan {
                 let scale = spread.normal_scale();
                 match driver {
                     Driver::Posterior(posterior) => {
-                        scale * posterior.choose_factor(scale / row_norm, self.mu(lattice))
+                        scale * posterior.choose_factor(scale / row_norm, Plan::clip_over_noise(lattice))
                     }
                     Driver::Iterates { .. } => scale,
                 }

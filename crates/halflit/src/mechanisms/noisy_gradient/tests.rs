@@ -573,7 +573,7 @@ fn a_growing_budget_adds_up_to_the_declared_one() {
     let problem = Story::new(500).problem();
     let params = Params { budget_growth: Some(1.5), steps: Some(8), ..Params::default() };
     let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
-    let mu: Vec<f64> = plan.step_lattices().map(|lattice| plan.mu(lattice)).collect();
+    let mu: Vec<f64> = plan.step_lattices().map(|lattice| 2.0 * Plan::clip_over_noise(lattice)).collect();
     assert_eq!(mu.len(), 8);
     for pair in mu.windows(2) {
         assert!(((pair[1] / pair[0]).powi(2) - 1.5).abs() < 1e-3, "{mu:?}");
@@ -616,4 +616,64 @@ fn public_gradients_can_be_rescaled_and_batched() {
     let square = rescaled.mean.iter().map(|g| g * g).sum::<f64>();
     assert!((rescaled.variance + square - 0.0625).abs() < 1e-9, "{} {square}", rescaled.variance);
     assert!(plain.variance > 0.0);
+}
+
+/// Standard normal features and labels <w*, x> + noise: what the posterior descent is made for.
+fn round_regression(rows: usize, public: usize, zero_out: bool) -> (Problem, Vec<f64>) {
+    const WIDTH: usize = 20;
+    let mut numbers = Numbers(3);
+    // The sum of twelve uniform numbers is nearly normal.
+    let mut normal = || (0..12).map(|_| numbers.next()).sum::<f64>() - 6.0;
+    let best: Vec<f64> = (0..WIDTH).map(|_| normal()).collect();
+    let mut features = vec![Vec::new(); WIDTH];
+    let mut labels = Vec::new();
+    for _ in 0..rows {
+        let x: Vec<f64> = best.iter().map(|_| normal()).collect();
+        labels.push(x.iter().zip(&best).map(|(x, w)| x * w).sum::<f64>() + normal());
+        features.iter_mut().zip(&x).for_each(|(column, x)| column.push(*x));
+    }
+    let private = rows - public;
+    let change = if zero_out { format!("zero-out\"\nrows = {private}") } else { "replace\"".to_owned() };
+    let mut text = format!(
+        "[budget]\nepsilon = 9\ndelta = 1e-5\n[protect]\nunit = \"row\"\nchange = \"{change}\n\
+         public_rows = {{ column = \"public\", equals = \"yes\" }}\n\
+         [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\n\
+         [columns.y]\nbounds = [-40, 40]\n[columns.public]\nvisibility = \"public\"\nuse = false\n"
+    );
+    let mut columns = vec![("y".to_owned(), halflit_table::Column::Numbers(labels))];
+    for (index, column) in features.into_iter().enumerate() {
+        text += &format!("[columns.x{index}]\nbounds = [-6, 6]\n");
+        columns.push((format!("x{index}"), halflit_table::Column::Numbers(column)));
+    }
+    let consent = (0..rows).map(|row| if row < public { "yes" } else { "no" }.to_owned()).collect();
+    columns.push(("public".to_owned(), halflit_table::Column::Text(consent)));
+    let declaration = halflit_table::Declaration::parse(&text, "privacy.toml").unwrap();
+    let table = halflit_table::Table::from_columns(columns).unwrap();
+    let declared = halflit_table::Declared::bind(declaration, table).unwrap();
+    let encoded: Vec<f64> = best.iter().map(|w| w * 6.0 / 40.0).collect();
+    (Problem::pose(declared, halflit_table::OutOfDomain::Refuse).unwrap(), encoded)
+}
+
+#[test]
+fn the_posterior_descent_beats_public_rows_alone_under_both_changes() {
+    for zero_out in [false, true] {
+        let (problem, best) = round_regression(4000, 40, zero_out);
+        let squared_error =
+            |weights: &[f64]| weights.iter().zip(&best).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        let alone = squared_error(
+            &crate::mechanisms::public_rows::Plan::new(&problem).unwrap().run(&problem).unwrap(),
+        );
+        let plan = Plan::new(&problem, &modes::posterior(), budget(1.0)).unwrap();
+        plan.statement(&problem).check().unwrap();
+        let errors: Vec<f64> = (0..10)
+            .map(|seed| squared_error(&plan.run(&problem, &key(), &mut seeded(seed), &mut ()).unwrap()))
+            .collect();
+        let mean = errors.iter().sum::<f64>() / 10.0;
+        assert!(mean < 0.5 * alone, "zero-out {zero_out}: {mean} against {alone}");
+        // A generous budget reaches the error of least squares on all rows: d/n times the noise (1/40)^2 over the curvature 1/36, twice at most.
+        let generous = Plan::new(&problem, &modes::posterior(), budget(100.0)).unwrap();
+        let found = squared_error(&generous.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap());
+        let least_squares = 20.0 / 4000.0 * 36.0 / 1600.0;
+        assert!(found < 3.0 * least_squares, "{found} against {least_squares}");
+    }
 }
