@@ -31,6 +31,8 @@ const MOST_EIGENVALUE_VARIANCE: f64 = 0.1;
 
 /// Random vectors that estimate the Frobenius norm of the public second moments.
 const PROBES: u64 = 8;
+/// Up to this many weights the norm is computed exactly.
+const FEW_WEIGHTS: usize = 64;
 
 /// Relative accuracy of conjugate gradients, and the most iterations.
 const ACCURACY: f64 = 1e-4;
@@ -50,11 +52,19 @@ impl Shape {
     pub fn of(public: &PublicRows<'_>, width: usize) -> Result<Self, MechanismError> {
         let (d, n) = (width as f64, public.len() as f64);
         let curvature = public.mean_squared_norm() / d;
+        let probes: Vec<Vec<f64>> = if width <= FEW_WEIGHTS {
+            let axis = |own: usize| (0..width).map(|column| if column == own { 1.0 } else { 0.0 }).collect();
+            (0..width).map(axis).collect()
+        } else {
+            let signs = |probe: u64| {
+                (0..width as u64).map(|column| sign(probe * width as u64 + column) / (PROBES as f64).sqrt())
+            };
+            (0..PROBES).map(|probe| signs(probe).collect()).collect()
+        };
+        // ||S||^2: exactly by columns, or on average over random signs.
         let mut squares = 0.0;
-        for probe in 0..PROBES {
-            let signs: Vec<f64> =
-                (0..width as u64).map(|column| sign(probe * width as u64 + column)).collect();
-            squares += public.gram(&signs)?.iter().map(|value| value * value).sum::<f64>() / PROBES as f64;
+        for probe in &probes {
+            squares += square(&public.gram(probe)?);
         }
         // ||S||^2 / d - h^2 is what is seen; sum ||x||^4 / (n^2 d) - ||S||^2 / (n d) is what sampling explains.
         let seen = squares / d - curvature * curvature;
