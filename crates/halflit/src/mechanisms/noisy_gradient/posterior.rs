@@ -57,7 +57,8 @@ impl Shape {
             (0..width).map(axis).collect()
         } else {
             let signs = |probe: u64| {
-                (0..width as u64).map(move |column| sign(probe * width as u64 + column) / (PROBES as f64).sqrt())
+                (0..width as u64)
+                    .map(move |column| sign(probe * width as u64 + column) / (PROBES as f64).sqrt())
             };
             (0..PROBES).map(|probe| signs(probe).collect()).collect()
         };

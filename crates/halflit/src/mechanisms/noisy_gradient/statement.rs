@@ -4,8 +4,8 @@ use super::parts::{Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start}
 use crate::mechanisms::{Inconsistency, weights_belong_to};
 use halflit_noise::{Probability, SumLattice};
 use halflit_privacy::{
-    BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, Relation, SamplingRate,
-    SensitiveColumns,
+    BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, Relation,
+    SamplingRate, SensitiveColumns,
 };
 use serde::{Deserialize, Serialize};
 
