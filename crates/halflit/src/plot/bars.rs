@@ -29,7 +29,7 @@ pub struct BarChart {
 /// What the bars have to themselves.
 const PLOT: f64 = 360.0;
 /// An average character of a name.
-const CHARACTER: f64 = 7.5;
+const CHARACTER: f64 = 8.5;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const ROW: f64 = 22.0;
