@@ -208,7 +208,7 @@ fn human(rows: &[Row], epsilon: f64) -> String {
         "error",
         "failed",
         "updates",
-        "ln k/eta^2",
+        "of at most",
         "excess",
         "lower bound",
         "ignorant"
