@@ -48,7 +48,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     );
     for row in &summaries {
         println!(
-            "  {:<16} {:<36} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
+            "  {:<16} {:<48} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
             row.mechanism,
             row.variant,
             row.predicted_excess,

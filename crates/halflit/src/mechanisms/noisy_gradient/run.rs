@@ -106,7 +106,6 @@ impl Plan {
 
             // 4. Post-processing: known part, public rows, penalty, one step.
             let mut private: Vec<f64> = release.iter().map(|&sum| sum as f64 * unit).collect();
-            remove_common_part(&mut private, outputs);
             let all_units = problem.private_units() as f64;
             let share = self.sampling.share();
             let known_share = if known.units().is_some() { share } else { 1.0 };
@@ -115,6 +114,7 @@ impl Plan {
                 let centre = centre.as_ref().map_or(0.0, |centre| centre[index] as f64 * unit);
                 *value = (*value / share + known / known_share) / all_units + centre;
             }
+            remove_common_part(&mut private, outputs);
             if self.centre == Centre::LastRelease {
                 last_release = Some(private.clone());
             }

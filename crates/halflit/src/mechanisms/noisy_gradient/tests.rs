@@ -373,6 +373,23 @@ fn a_generous_budget_finds_the_minimizer() {
     }
 }
 
+/// What all classes have in common changes no prediction; it must not pile up in the weights, whatever the centre takes out of the hidden part.
+#[test]
+fn softmax_weights_have_nothing_in_common() {
+    for public in [vec![], vec!["x"], vec!["x", "u", "c"]] {
+        let story = Story { public, ..Story::new(200).loss("softmax") };
+        let problem = story.problem();
+        let plan = Plan::new(&problem, &Params::default(), budget(5.0)).unwrap();
+        let weights = plan.run(&problem, &key(), &mut seeded(3), &mut ()).unwrap();
+        let width = problem.encoding().width();
+        let largest = weights.iter().fold(0.0f64, |most, weight| most.max(weight.abs()));
+        for column in 0..width {
+            let common: f64 = weights.iter().skip(column).step_by(width).sum();
+            assert!(common.abs() < 1e-6 * largest, "{:?}: {common} of {largest}", story.public);
+        }
+    }
+}
+
 #[test]
 fn poisson_batches_cost_less_noise_and_keep_their_exact_rate() {
     let story = Story::new(2000);
