@@ -156,7 +156,10 @@ impl Profile {
         let factor = if each > 0.0 { expm1(eps) / expm1(each) } else { self.group as f64 };
         let upper = single.upper * factor * (1.0 + 1e-14);
         let upper = if single.upper == 0.0 { 0.0 } else { upper.min(1.0) };
-        Interval::new(self.single(eps).lower, upper)
+        // rho m^2, where there is a rho.
+        let upper = self.zcdp_rho().map_or(upper, |rho| upper.min(zcdp_delta(rho, eps)));
+        let lower = self.single(eps).lower;
+        Interval::new(lower.min(upper), upper)
     }
 
     fn group_epsilon(&self, delta: f64) -> Interval {
@@ -307,6 +310,10 @@ impl View<'_> {
         let answer = self.numeric_epsilon(parts, mu, delta, &known);
         if !is_wide(answer) {
             return answer;
+        }
+        // A grid laid around a positive epsilon may miss that zero is enough.
+        if self.parts_delta(parts, mu, 0.0).upper <= delta {
+            return NOTHING;
         }
         let renyi = parts.renyi(mu);
         let upper = smallest_epsilon(1.0, |eps| renyi.delta_at(eps) <= delta);

@@ -70,8 +70,10 @@ impl Mixture {
             let odds = (1.0 - q) / q;
             let log_size = log(odds) + 0.5 * k * k + 0.5 * eps.abs();
             let offset = if log_size > 600.0 {
-                // asinh(x) = log(2x) + O(x^-2), sinh(a) = e^a (1 - e^-2a)/2
-                (log_size + log(-expm1(-eps.abs()))).copysign(eps)
+                // log(2x) of the argument x of asinh, by sinh(a) = e^a (1 - e^-2a)/2; asinh(x) = log(2x) + O(x^-2)
+                let log_twice = log_size + log(-expm1(-eps.abs()));
+                let size = if log_twice > 40.0 { log_twice } else { asinh(0.5 * exp(log_twice)) };
+                size.copysign(eps)
             } else {
                 asinh(odds * exp(0.5 * k * k) * sinh(0.5 * eps))
             };
@@ -148,6 +150,10 @@ impl Mixture {
         }
         // Phi(z) - e^eps [(1-q) Phi(z) + q Phi(z-k)] = e^eps q [E(z) Phi(z) - Phi(z-k)]
         //                                            = e^eps q phi(z-k) [R(-z) - R(k-z)]
+        if z > 5.0 {
+            // R(-z) overflows far to the right; there E(z) Phi(z) <= 1 is far above Phi(z-k) and nothing cancels.
+            return exp(eps) * q * (exp(k * z - 0.5 * k * k) * normal_cdf(z) - normal_cdf(z - k));
+        }
         exp(eps) * q * normal_density(z - k) * mills_difference(-z, k - z)
     }
 
@@ -247,6 +253,29 @@ mod tests {
                 assert!(close(pair.delta(eps), above), "{pair:?} {eps}: {} {above}", pair.delta(eps));
                 let reversed = pair.delta_reversed(-eps);
                 assert!(close(reversed, below), "{pair:?} {eps}: {reversed} {below}");
+            }
+        }
+    }
+
+    /// Shifts at which e^{k^2/2} overflows: the loss is zero in the middle, and the threshold still inverts it.
+    #[test]
+    fn huge_shifts_have_thresholds() {
+        for shift in [40.0, 100.0] {
+            let pair = Mixture { rate: 1e-9, shift, two_sided: true };
+            assert_eq!(pair.threshold(0.0), 0.0);
+            assert!((pair.delta(0.0) - 1e-9).abs() < 1e-15);
+            for eps in [1e-300, 1e-9, 0.5, 30.0] {
+                let z = pair.threshold(eps);
+                assert!(
+                    (pair.loss(z) / eps - 1.0).abs() < 1e-6 || eps < 1e-8,
+                    "{shift} {eps}: {z} {}",
+                    pair.loss(z)
+                );
+            }
+            let one_sided = Mixture { rate: 0.999, shift, two_sided: false };
+            for eps in [0.0, 1.0, 6.0] {
+                let delta = one_sided.delta_reversed(eps);
+                assert!((0.0..=1.0).contains(&delta), "{shift} {eps}: {delta}");
             }
         }
     }

@@ -111,28 +111,34 @@ impl Reach {
     }
 }
 
-/// The most cells on one side; wider cells are looser, never unsound.
-const MOST_CELLS: i64 = 1 << 17;
+/// Below this outcome a normal law has less mass than any double.
+const FAR_LEFT: f64 = -45.0;
+/// Charged for what lies beyond every reach: far more than there is.
+const UNREACHED: f64 = f64::MIN_POSITIVE;
+/// Cells are at least this part of their distance from zero (as a power of two), so that their number stays small
+/// however fine the grid; wider cells are looser, never unsound.
+const FINEST_PART: u32 = 13;
 
 fn boundaries(pair: &Mixture, spacing: f64, first: i64, last: i64, widths: &Widths) -> Vec<Boundary> {
     let mut indices = Vec::new();
     let mut index = 0;
-    let narrowest = |range: i64| range / MOST_CELLS + 1;
     while index > first {
-        index -= Widths::at(&widths.left, -index).max(narrowest(-first)).min(index - first);
+        index -= Widths::at(&widths.left, -index).max(-index >> FINEST_PART).min(index - first);
         indices.push(index);
     }
     indices.reverse();
     index = 0;
     indices.push(index);
     while index < last {
-        index += Widths::at(&widths.right, index).max(narrowest(last)).min(last - index);
+        index += Widths::at(&widths.right, index).max(index >> FINEST_PART).min(last - index);
         indices.push(index);
     }
     let boundary = |&index: &i64| {
         // Exact: the grid step has few significant bits.
         let loss = index as f64 * spacing;
         let (z, slack) = pair.threshold_below(loss);
+        // Next to the smallest loss of a one-sided pair the outcome runs off to the left, where no mass is.
+        let z = if !pair.two_sided && z < FAR_LEFT { f64::NEG_INFINITY } else { z };
         Boundary { index, loss, z, slack }
     };
     indices.iter().map(boundary).collect()
@@ -154,7 +160,8 @@ fn add_upper_tail(lattice: &mut Lattice, pair: &Mixture, last: Boundary) {
     let (excess, q) = pair.upper_tail(last.z);
     let p = (1.0 - pair.rate) * normal_cdf(-last.z) + pair.rate * normal_cdf(pair.shift - last.z);
     lattice.add_mass(last.index, p * (1.0 + TAIL_ERROR));
-    lattice.infinite += excess * (1.0 + TAIL_ERROR);
+    lattice.infinite += excess * (1.0 + TAIL_ERROR) + UNREACHED;
+    lattice.infinite_reversed += UNREACHED;
     lattice.cells.push(Cell { index: last.index, p, q, error: TAIL_ERROR });
 }
 
@@ -216,11 +223,17 @@ pub const GAUSS_8: [(f64, f64); 4] = [
 /// (int dP - e^a dQ, int e^b dQ - dP) over [z_a, z_b].
 fn quadrature(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
     let integrand = Integrand::new(pair, a, b);
-    let half = 0.5 * (b.z - a.z);
-    let reach = a.z.abs().max(b.z.abs()) + 2.0 * pair.shift;
+    // Beyond the reach of all components lies less mass than any double; `UNREACHED` stands for it.
+    let reached = pair.shift - FAR_LEFT;
+    let (start, end) = (a.z.max(-reached), b.z.min(reached));
+    if !(start < end) {
+        return (0.0, 0.0);
+    }
+    let half = 0.5 * (end - start);
+    let reach = start.abs().max(end.abs()) + 2.0 * pair.shift;
     let mut sums = (0.0, 0.0);
     if half <= 0.06 && half * reach <= 0.1 {
-        let middle = 0.5 * (a.z + b.z);
+        let middle = 0.5 * (start + end);
         integrand.add(&mut sums, middle, GAUSS_5_CENTRE);
         for (node, weight) in GAUSS_5 {
             integrand.add(&mut sums, middle - half * node, weight);
@@ -231,7 +244,7 @@ fn quadrature(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
     let panels = (half / 0.25).max(half * reach / 0.5).ceil();
     let panel_half = half / panels;
     for panel in 0..panels as i64 {
-        let middle = a.z + panel_half * (2 * panel + 1) as f64;
+        let middle = start + panel_half * (2 * panel + 1) as f64;
         for (node, weight) in GAUSS_8 {
             integrand.add(&mut sums, middle - panel_half * node, weight);
             integrand.add(&mut sums, middle + panel_half * node, weight);

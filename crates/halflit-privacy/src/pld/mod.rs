@@ -37,6 +37,8 @@ use upper::UpperTail;
 const TOLERANCE: f64 = 1e-4;
 /// The share of delta that may be round-off of the transforms before they are replaced by sums of products.
 const MOST_ROUND_OFF: f64 = 0.002;
+/// The coarsest grid: losses so large that they need more are not composed numerically.
+const COARSEST: f64 = 4.0;
 /// How far, in log delta, an answer may be from what its plan expected.
 const MOST_MISFIT: f64 = 1.0;
 /// How often the grid step may be halved when the interval comes out wider than planned.
@@ -62,8 +64,11 @@ impl Composer {
         Rc::clone(transforms.entry(len).or_insert_with(|| Rc::new(RealFft::new(len))))
     }
 
-    /// `None` if some part has no finite loss at all: then nothing can be promised.
+    /// `None` if some part has no finite loss at all, or if the grid would be too coarse to say anything.
     fn tails(&self, pairs: &[(Pair, u64)], direction: Direction, plan: Plan) -> Option<Tails> {
+        if !(plan.spacing > 0.0 && plan.spacing <= COARSEST) {
+            return None;
+        }
         let lattices: Vec<(Lattice, u64)> = pairs
             .iter()
             .zip(&plan.widths)
@@ -117,7 +122,7 @@ impl Composer {
     pub fn delta_upper(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> (f64, bool) {
         let composition = Composition::new(pairs, direction, TOLERANCE);
         let Some(tails) = self.tails_at(&composition, eps, 0) else {
-            return (1.0, false);
+            return (1.0, true);
         };
         let delta = tails.upper.delta(eps).max(f64::MIN_POSITIVE);
         (delta, !(tails.upper.round_off_share(eps) < 0.05))
@@ -153,7 +158,7 @@ impl Composer {
         let mut tails =
             self.tails(pairs, direction, composition.plan(Target::Delta(delta), refinement, false));
         let mut best = f64::INFINITY;
-        // Sums of products are slow: two rounds of them are enough.
+        // Sums of products are slow: four rounds of them are enough.
         let mut direct = 0;
         for _ in 0..6 {
             let Some(found) = &tails else {
@@ -169,11 +174,11 @@ impl Composer {
                         && composition.allows_direct()
                         && found.upper.round_off_share(eps) > MOST_ROUND_OFF;
                     direct += u32::from(found.plan.is_direct);
-                    if found.upper.misfit(eps) < MOST_MISFIT && !is_rough || direct == 2 {
+                    if found.upper.misfit(eps) < MOST_MISFIT && !is_rough || direct == 4 {
                         break;
                     }
                     // Nor are rounds that no longer help.
-                    if is_rough && best > 0.99 * before {
+                    if is_rough && best > 0.99 * before && direct > 0 {
                         break;
                     }
                     eps

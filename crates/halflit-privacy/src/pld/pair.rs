@@ -116,6 +116,9 @@ impl Pair {
             Pair::Laplace(_) | Pair::RandomizedResponse { .. } => (both(eps), both(eps)),
             Pair::Curve(_) => (0.0, both(eps)),
         };
+        // An overflow is not a bound; zero and one are.
+        let (lower, upper) =
+            (if lower.is_nan() { 0.0 } else { lower }, if upper.is_nan() { 1.0 } else { upper });
         let bounds =
             Interval::new(lower * (1.0 - CLOSED_FORM_ERROR), upper * (1.0 + CLOSED_FORM_ERROR)).at_most_one();
         match self {

@@ -8,7 +8,7 @@ use super::mixture_lattice::Widths;
 use super::pair::{Direction, Pair};
 use super::sketch::{Cumulant, Sketch};
 use crate::special::{log_normal_cdf, mills_difference, mills_ratio};
-use libm::{exp, log, sqrt};
+use libm::{exp, exp2, log, sqrt};
 
 /// The longest transform; beyond it the grid gets coarser and the interval wider.
 pub const LONGEST: usize = 1 << 19;
@@ -207,7 +207,12 @@ impl<'a> Composition<'a> {
         let steps: f64 = self.parts.iter().map(|part| part.1).sum();
         let spacing =
             self.spacing(saddle, epsilon, centre.variance, steps) / f64::from(1u32 << refinement.min(20));
-        let width = (window.top - window.bottom).max(spacing);
+        // No finer than 2^-28 of the losses of one part, so that grid points are exact, nor than 2^-50 of the total.
+        let range = |(low, high): (f64, f64)| high - low;
+        let single = self.parts.iter().map(|(sketch, _)| range(sketch.range())).fold(0.0, f64::max);
+        let total = window.top.abs().max(window.bottom.abs()).max(epsilon);
+        let spacing = spacing.max(single * exp2(-28.0)).max(total * exp2(-50.0));
+        let width = (window.top - window.bottom).max(spacing * (SHORTEST - 4) as f64);
         let len = (width / (1.15 * spacing)).ceil().min(longest as f64) as usize;
         let len = len.next_power_of_two().clamp(SHORTEST, longest);
         // Four steps are kept free for rounding at the ends.

@@ -128,8 +128,13 @@ fn tail_points<'a>(points: impl Iterator<Item = &'a (f64, f64)>, log_masses: &[f
     places
 }
 
+/// The most nodes; very large shifts get a coarser picture.
+const MOST_NODES: f64 = 3000.0;
+
 fn nodes(mixture: &Mixture) -> (f64, i64, i64) {
-    let step = 0.25f64.min(0.5 / mixture.shift);
+    let low = if mixture.two_sided { 40.0 + mixture.shift } else { 40.0 };
+    let high = 40.0 + mixture.shift;
+    let step = 0.25f64.min(0.5 / mixture.shift).max((low + high) / MOST_NODES);
     let reach = |z: f64| (z / step).ceil() as i64;
-    (step, -reach(if mixture.two_sided { 40.0 + mixture.shift } else { 40.0 }), reach(40.0 + mixture.shift))
+    (step, -reach(low), reach(high))
 }

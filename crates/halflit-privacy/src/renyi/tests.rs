@@ -144,3 +144,64 @@ fn the_renyi_accountant_is_never_below_the_exact_one() {
     let renyi = RenyiCurve::of(&event).epsilon(delta);
     assert!(renyi > exact && renyi < 1.2 * exact, "{renyi} {exact}");
 }
+
+/// Renyi divergence of order a between two laws on the same few outcomes.
+fn divergence(p: &[f64], q: &[f64], order: f64) -> f64 {
+    let moment: f64 = p.iter().zip(q).map(|(p, q)| p.powf(order) * q.powf(1.0 - order)).sum();
+    moment.ln() / (order - 1.0)
+}
+
+/// Randomized response run a random number of times, the better outcome kept: exact output laws from the generating
+/// function, in both directions, never above the bound; and where the published bound for Poisson fails.
+#[test]
+fn an_empty_run_is_an_outcome() {
+    use crate::event::RunCount;
+    for eps in [1e-3f64, 0.1, 1.0] {
+        let good = [eps.exp() / (1.0 + eps.exp()), 1.0 / (1.0 + eps.exp())];
+        let base = RenyiCurve::of_pair(&Pair::RandomizedResponse { eps, delta: 0.0 });
+        for mean in [0.05, 0.5, 1.0, 4.0, 30.0] {
+            let curve = selection::select(&base, &RunCount::poisson(mean).unwrap());
+            // No run; only the worse outcome; the better one at least once.
+            let law = |p: f64| {
+                let none = (-mean).exp();
+                let worse = (-mean * p).exp() - none;
+                [none, worse, 1.0 - none - worse]
+            };
+            for order in [2.0, 11.0] {
+                let truth = divergence(&law(good[0]), &law(good[1]), order).max(divergence(
+                    &law(good[1]),
+                    &law(good[0]),
+                    order,
+                ));
+                let bound = bound_at(&curve, order);
+                assert!(bound >= truth - 1e-12, "{eps} {mean} {order}: {bound} {truth}");
+                if mean == 0.05 && eps < 0.5 {
+                    // R + mean delta + log(mean)/(order - 1), as published: negative, and so below any divergence.
+                    let delta = base.delta_at((order / (order - 1.0)).ln());
+                    let published = bound_at(&base, order) + mean * delta + mean.ln() / (order - 1.0);
+                    assert!(published < 0.0 && truth > 0.0, "{eps} {order}: {published} {truth}");
+                }
+            }
+        }
+        for (eta, gamma) in [(1.0, 0.1), (0.0, 0.02), (2.5, 0.5), (-0.5, 0.1)] {
+            let curve = selection::select(&base, &RunCount::truncated_negative_binomial(eta, gamma).unwrap());
+            // P(the worse outcome only) = f(1 - p), f the generating function of the truncated law.
+            let generating = |x: f64| {
+                if eta == 0.0 {
+                    (1.0 - (1.0 - gamma) * x).ln() / f64::ln(gamma)
+                } else {
+                    ((1.0 - (1.0 - gamma) * x).powf(-eta) - 1.0) / (f64::powf(gamma, -eta) - 1.0)
+                }
+            };
+            let law = |p: f64| [generating(1.0 - p), 1.0 - generating(1.0 - p)];
+            for order in [2.0, 11.0] {
+                let truth = divergence(&law(good[0]), &law(good[1]), order).max(divergence(
+                    &law(good[1]),
+                    &law(good[0]),
+                    order,
+                ));
+                assert!(bound_at(&curve, order) >= truth, "{eps} {eta} {gamma} {order}: {truth}");
+            }
+        }
+    }
+}

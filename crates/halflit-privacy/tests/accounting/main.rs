@@ -3,6 +3,7 @@
 mod brute_force;
 mod papers;
 mod peers;
+mod properties;
 
 use halflit_privacy::{Change, Delta, Epsilon, Event, NoiseMultiplier, SamplingRate};
 
