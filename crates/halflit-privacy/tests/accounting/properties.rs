@@ -158,9 +158,9 @@ proptest! {
         for positive in [L2Sensitivity::new(x).is_ok(), L1Sensitivity::new(x).is_ok(), L2Radius::new(x).is_ok(), NoiseStd::new(x).is_ok(), LaplaceScale::new(x).is_ok()] {
             prop_assert_eq!(positive, ok && x > 0.0 && x <= 1e300);
         }
-        prop_assert!(!RunCount::poisson(x).is_ok() || (ok && x > 0.0));
-        prop_assert!(!RunCount::truncated_negative_binomial(x, 0.5).is_ok() || (ok && x > -1.0));
-        prop_assert!(!RunCount::truncated_negative_binomial(1.0, x).is_ok() || (ok && x > 0.0 && x < 1.0));
+        prop_assert!(RunCount::poisson(x).is_err() || (ok && x > 0.0));
+        prop_assert!(RunCount::truncated_negative_binomial(x, 0.5).is_err() || (ok && x > -1.0));
+        prop_assert!(RunCount::truncated_negative_binomial(1.0, x).is_err() || (ok && x > 0.0 && x < 1.0));
     }
 
     /// A group of m pays at least as much as one unit, and for Gaussians exactly mu m.
