@@ -108,8 +108,11 @@ impl Plans {
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
+        // Parts fixed by hand that were refused: the reason, not another mechanism.
+        let is_gradient = |candidate: &Candidate| candidate.summary.mechanism == noisy_gradient::NAME;
+        let wanted_parts = request.gradient.is_some() && !candidates.iter().any(is_gradient);
         match refusal {
-            Some(error) if candidates.is_empty() => return Err(error.into()),
+            Some(error) if candidates.is_empty() || wanted_parts => return Err(error.into()),
             _ => {}
         }
         if let Some(wanted) = &request.mechanism {
@@ -141,11 +144,14 @@ impl Plans {
     /// What the public rows buy, in a sentence; none if there are none.
     pub fn worth_of_public_rows(&self) -> Option<String> {
         let (without, best) = (self.without_public_rows?, self.candidates.first()?);
-        let rows = self.problem.facts().public_rows;
-        Some(format!(
-            "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {:.4}.",
-            best.summary.predicted_excess
-        ))
+        let (rows, with) = (self.problem.facts().public_rows, best.summary.predicted_excess);
+        Some(if with < without {
+            format!(
+                "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {with:.4}."
+            )
+        } else {
+            format!("The {rows} public rows do not lower the predicted excess loss of {without:.4}.")
+        })
     }
 
     /// The problem.

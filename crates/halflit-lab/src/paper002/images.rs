@@ -221,7 +221,7 @@ impl Images {
         let mut text = format!(
             "[budget]\nepsilon = 1000\ndelta = 1e-5\n[protect]\nunit = \"row\"\nchange = \"zero-out\"\nrows = {private}\n\
              public_rows = {{ column = \"consent\", equals = \"yes\" }}\n[task]\nlabel = \"digit\"\nloss = \"softmax\"\nrow_norm = {row_norm}\n\
-             [columns.digit]\nvalues = [\"0\", \"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\", \"8\", \"9\"]\n\
+             [columns.digit]\nvalues = [\"0\", \"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\", \"8\", \"9\"]\ndefault = \"0\"\n\
              [columns.consent]\nvisibility = \"public\"\nuse = false\n"
         );
         for place in 0..width {

@@ -45,6 +45,8 @@ pub(super) struct Shape {
     pub curvature: f64,
     /// Variance of the eigenvalues of the population's second moments over the square of their mean, as far as the rows can tell.
     pub eigenvalue_variance: f64,
+    /// How far chance moves that number for rows of this many and this size, roughly.
+    pub chance: f64,
 }
 
 impl Shape {
@@ -71,12 +73,13 @@ impl Shape {
         let seen = squares / d - curvature * curvature;
         let explained = public.mean_fourth_norm() / (n * d) - squares / (n * d);
         let eigenvalue_variance = ((seen - explained) / (curvature * curvature)).max(0.0);
-        Ok(Shape { curvature, eigenvalue_variance })
+        let chance = 2.0 * (1.0 + d / n) / (n * d).sqrt();
+        Ok(Shape { curvature, eigenvalue_variance, chance })
     }
 
     /// Whether one curvature stands for all directions.
     pub fn is_round(&self) -> bool {
-        self.curvature > 0.0 && self.eigenvalue_variance <= MOST_EIGENVALUE_VARIANCE
+        self.curvature > 0.0 && self.eigenvalue_variance <= MOST_EIGENVALUE_VARIANCE + 3.0 * self.chance
     }
 }
 
