@@ -35,7 +35,7 @@
 //! |---|---|
 //! | an empty batch | an ordinary batch: the release is noise |
 //! | one private unit | an ordinary plan, with a useless model |
-//! | a unit whose rows are all zero | contributes zero |
+//! | a unit whose rows are all zero | contributes zero, or minus the centre if all units share one |
 //! | weights that overflow | the descent goes back to its start |
 //! | a centre that is no vector of sensible numbers | zero is taken instead |
 

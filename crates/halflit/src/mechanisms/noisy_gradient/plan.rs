@@ -386,6 +386,9 @@ fn check(problem: &Problem, params: &Params) -> Result<(), MechanismError> {
         Some(Sampling::OnePass { batches }) if params.steps.is_some_and(|steps| steps > batches.get()) => {
             return Err(MechanismError::part("one pass", "no more steps than batches"));
         }
+        Some(Sampling::OnePass { .. }) if problem.private_units() >= u64::from(u32::MAX) => {
+            return Err(MechanismError::part("one pass", "a declared number of units below 2^32 - 1"));
+        }
         _ => {}
     }
     if matches!(params.combiner, Some(Combiner::Constant { alpha }) if !(0.0..=1.0).contains(&alpha)) {

@@ -57,9 +57,11 @@ impl Plan {
         let layout = Layout::open(problem, token, self.split, self.centre)?;
         let passes = Passes::new(&layout, problem.encoding())?;
         let units = layout.units() as u32;
+        let places = u32::try_from(problem.private_units()).unwrap_or(u32::MAX);
         let sampler = Sampler::new(
             self.sampling,
             units,
+            places.max(units),
             public_rows.len() as u32,
             self.public.batch.map(std::num::NonZeroU64::get),
             &mut batches,

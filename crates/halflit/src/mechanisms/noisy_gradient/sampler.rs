@@ -82,7 +82,7 @@ pub(super) struct Sampler {
 enum Kind {
     FullBatch,
     Poisson(PoissonSampler),
-    /// A random order of the units, cut into equal batches.
+    /// A random order of as many places as there may be units, cut into equal batches. Places of absent units stay empty.
     OnePass {
         order: Vec<u32>,
         size: usize,
@@ -91,9 +91,13 @@ enum Kind {
 
 impl Sampler {
     /// A sampler over this many units and public rows.
+    ///
+    /// `places` is the public number of units, not below `units`. One pass deals places: if it dealt the units that are there, their number, which
+    /// zero-out hides, would decide everybody's batch.
     pub fn new(
         sampling: Sampling,
         units: u32,
+        places: u32,
         public_rows: u32,
         public_batch: Option<u64>,
         stream: &mut Stream,
@@ -102,8 +106,8 @@ impl Sampler {
             Sampling::FullBatch => Kind::FullBatch,
             Sampling::Poisson(rate) => Kind::Poisson(PoissonSampler::new(rate)),
             Sampling::OnePass { batches } => {
-                let size = (u64::from(units).div_ceil(batches.get()) as usize).max(1);
-                Kind::OnePass { order: stream.permutation(units), size }
+                let size = (u64::from(places).div_ceil(batches.get()) as usize).max(1);
+                Kind::OnePass { order: stream.permutation(places), size }
             }
         };
         let public_batch =
@@ -121,7 +125,8 @@ impl Sampler {
         let hidden = match &self.kind {
             Kind::OnePass { order, size } => {
                 let start = (step as usize).saturating_mul(*size).min(order.len());
-                let mut batch = order[start..(start + size).min(order.len())].to_vec();
+                let places = order[start..(start + size).min(order.len())].iter().copied();
+                let mut batch: Vec<u32> = places.filter(|&place| place < self.units).collect();
                 batch.sort_unstable();
                 Some(batch)
             }
@@ -168,7 +173,7 @@ mod tests {
     fn one_pass_takes_every_unit_once() {
         let mut stream = seeded(4).stream().unwrap();
         let sampling = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
-        let sampler = Sampler::new(sampling, 100, 0, None, &mut stream);
+        let sampler = Sampler::new(sampling, 100, 100, 0, None, &mut stream);
         let mut seen: Vec<u32> =
             (0..7).flat_map(|step| units(&sampler.draw(step, &mut stream).hidden)).collect();
         seen.sort_unstable();
@@ -177,11 +182,28 @@ mod tests {
         assert!(units(&sampler.draw(7, &mut stream).hidden).is_empty());
     }
 
+    /// 101 units declared: whether the file has 101 of them or 100, everybody else stays in the same batch.
+    #[test]
+    fn an_absent_unit_leaves_the_others_where_they_are() {
+        let sampling = Sampling::OnePass { batches: NonZeroU64::new(10).unwrap() };
+        let batches = |units: u32| -> Vec<Vec<u32>> {
+            let mut stream = seeded(8).stream().unwrap();
+            let sampler = Sampler::new(sampling, units, 101, 0, None, &mut stream);
+            (0..10).map(|step| self::units(&sampler.draw(step, &mut stream).hidden)).collect()
+        };
+        let (all, one_absent) = (batches(101), batches(100));
+        assert!(all.iter().map(Vec::len).sum::<usize>() == 101);
+        for (all, one_absent) in all.iter().zip(&one_absent) {
+            let others: Vec<u32> = all.iter().copied().filter(|&unit| unit != 100).collect();
+            assert_eq!(others, *one_absent);
+        }
+    }
+
     #[test]
     fn hidden_and_known_batches_differ() {
         let mut stream = seeded(5).stream().unwrap();
         let rate = halflit_noise::Probability::new(1, 4).unwrap();
-        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 500, Some(50), &mut stream);
+        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 4000, 500, Some(50), &mut stream);
         let batches = sampler.draw(0, &mut stream);
         let (hidden, known) = (units(&batches.hidden), batches.known.units().unwrap());
         let both = hidden.iter().filter(|unit| known.contains(unit)).count() as f64;

@@ -4,8 +4,8 @@ use super::parts::{Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start}
 use crate::mechanisms::{Inconsistency, weights_belong_to};
 use halflit_noise::{Probability, SumLattice};
 use halflit_privacy::{
-    BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, Relation,
-    SamplingRate, SensitiveColumns,
+    BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, PrivateRows,
+    Relation, SamplingRate, SensitiveColumns,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,9 +75,18 @@ impl Level {
         }
     }
 
-    fn check(&self, clip_norm: Option<f64>) -> Result<(), Inconsistency> {
+    fn check(&self, clip_norm: Option<f64>, units: u64) -> Result<(), Inconsistency> {
+        if self.steps == 0 {
+            return Err(Inconsistency::new("levels", "at least one step each"));
+        }
         if !(16..=44).contains(&self.lattice_bits) || self.lattice_radius == 0 {
             return Err(Inconsistency::new("lattice", "16 to 44 fraction bits and a radius of at least 1"));
+        }
+        if u128::from(units) * u128::from(self.lattice_radius) >= 1 << 62 {
+            return Err(Inconsistency::new(
+                "lattice",
+                "coarse enough for a sum over all units to stay below 2^62",
+            ));
         }
         // s B <= 2^k: both factors are rounded up by one step, so an honest product never fails by rounding alone.
         let scale = (1u64 << self.lattice_bits) as f64;
@@ -156,13 +165,16 @@ impl Statement {
             Clip::Quantile { .. } | Clip::ResidualScale => None,
         };
         for level in &self.levels {
-            level.check(clip_norm)?;
+            level.check(clip_norm, self.units)?;
         }
         if let Some(level) = &self.spread {
-            level.check(None)?;
+            level.check(None, self.units)?;
         }
         if self.spread.is_some() != self.clip.is_measured() {
             return Err(Inconsistency::new("spread", "there exactly if the clip norm was measured"));
+        }
+        if self.levels.is_empty() {
+            return Err(Inconsistency::new("levels", "at least one"));
         }
         let steps = self.levels.iter().try_fold(0u64, |sum, level| sum.checked_add(level.steps));
         if steps != Some(self.steps) || self.spread.as_ref().is_some_and(|level| level.steps != self.steps) {
@@ -209,6 +221,17 @@ impl Statement {
         let needs_public_columns = matches!(self.centre, Centre::Midrange | Centre::Imputed);
         if needs_public_columns && *relation.sensitive() == SensitiveColumns::All {
             return Err(Inconsistency::new("centre", "one that needs no public column"));
+        }
+        let uses_public_rows = self.start == Start::PublicMinimizer
+            || matches!(self.centre, Centre::PublicMean | Centre::Imputed)
+            || self.combiner == Combiner::Automatic
+            || matches!(self.descent, Descent::Preconditioned { .. } | Descent::Posterior)
+            || self.public.batch.is_some();
+        if uses_public_rows && *relation.private_rows() == PrivateRows::All {
+            return Err(Inconsistency::new(
+                "centre, start, combiner and descent",
+                "such as need no public row",
+            ));
         }
         weights_belong_to(relation, self.units, self.total_weight)
     }
