@@ -46,7 +46,9 @@ fn plan() -> Plan {
     let declared = Declared::bind(declaration, Table::from_columns(columns.into()).unwrap()).unwrap();
     let problem = Problem::pose(declared, OutOfDomain::Refuse).unwrap();
     let budget = Some(halflit::table::Budget { epsilon: 0.5, delta: 1e-6 });
-    Plans::new(problem, &Request { budget, steps: Some(STEPS), ..Request::default() })
+    // A mechanism with steps to die in.
+    let mechanism = Some("noisy_gradient".to_owned());
+    Plans::new(problem, &Request { budget, mechanism, steps: Some(STEPS), ..Request::default() })
         .unwrap()
         .best()
         .unwrap()
@@ -104,6 +106,7 @@ fn child() {
         mortal.die_at("half written");
         std::fs::rename(folder.join("partial"), folder.join(format!("release-{charge}"))).unwrap();
         say(format!("released {charge}"));
+        assert!(mortal.0.is_none(), "the point was never reached: {:?}", mortal.0);
     }
 }
 
