@@ -130,6 +130,14 @@ impl Statement {
                 "16 to 44 fraction bits and a sensitivity from 1 to 2^53",
             ));
         }
+        let is_norm = |value: f64| value.is_finite() && value >= 0.0;
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        if !(is_norm(self.known_norm) && is_positive(self.hidden_radius) && is_positive(self.sensitivity)) {
+            return Err(Inconsistency::new("norms", "finite, the hidden radius and the sensitivity above 0"));
+        }
+        if self.hidden_coordinates == 0 {
+            return Err(Inconsistency::new("hidden_coordinates", "at least 1"));
+        }
         let needed = joint_sensitivity(
             self.known_norm,
             self.hidden_radius,

@@ -223,6 +223,10 @@ impl Statement {
         let Some(outside) = outside else {
             return Err(Inconsistency::new("inside_numerator", "below 2^63"));
         };
+        // A coin that avoids the cap would be as telling; with caps of at most half the sphere, p >= 1/2 excludes it.
+        if self.inside_numerator < 1 << 62 {
+            return Err(Inconsistency::new("inside_numerator", "at least 2^62"));
+        }
         if !(randomizer::privacy_loss(dimension, self.gamma, outside) <= self.epsilon) {
             return Err(Inconsistency::new("epsilon", "at least the log-ratio of cap and coin"));
         }

@@ -84,7 +84,7 @@ impl Pass {
             let direction = match person {
                 Person::Private(_) => {
                     // clip_L, then the unit ball.
-                    raw.iter_mut().for_each(|x| *x /= self.clip_norm);
+                    raw.iter_mut().for_each(|x| *x = (*x / self.clip_norm).clamp(-f64::MAX, f64::MAX));
                     let mut message = randomizer.randomize(stream, &raw)?;
                     message.iter_mut().for_each(|x| *x *= self.clip_norm);
                     message

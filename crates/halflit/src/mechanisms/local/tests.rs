@@ -102,7 +102,9 @@ fn the_log_ratio_is_epsilon_and_never_more() {
     assert!(Statement { gamma: f64::NAN, ..honest.clone() }.check().is_err());
     assert!(Statement { epsilon: f64::NAN, ..honest.clone() }.check().is_err());
     assert!(Statement { dimension: 0, ..honest.clone() }.check().is_err());
-    assert!(Statement { inside_numerator: u64::MAX, ..honest }.check().is_err());
+    assert!(Statement { inside_numerator: u64::MAX, ..honest.clone() }.check().is_err());
+    // A coin that nearly always avoids the cap gives the vector away as surely as one that never does.
+    assert!(Statement { inside_numerator: 1, gamma: 0.0, ..honest }.check().is_err());
 }
 
 /// The Kolmogorov-Smirnov distance of draws from P(t >= x | side).

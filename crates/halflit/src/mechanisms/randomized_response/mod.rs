@@ -86,12 +86,12 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// ln((1 - r)(K - 1)/r), rounded up.
+    /// |ln((1 - r)(K - 1)/r)|, rounded up.
     pub fn event(&self) -> Result<Event, ParameterError> {
         let true_parts = self.false_denominator.saturating_sub(self.false_numerator) as f64;
         let ratio = true_parts * (self.values.saturating_sub(1)) as f64 / self.false_numerator as f64;
         // Three roundings and a logarithm: an ulp of the ratio is 2^-52 in epsilon.
-        let epsilon = (ratio.ln() + 1e-14).max(0.0).next_up();
+        let epsilon = (ratio.ln().abs() + 1e-14).next_up();
         Ok(Event::PureDp { epsilon: Epsilon::new(epsilon)? })
     }
 
@@ -105,6 +105,13 @@ impl Statement {
             return Err(Inconsistency::new(
                 "false_numerator",
                 "above 0 and below false_denominator, which is at most 2^53",
+            ));
+        }
+        let (numerator, denominator) = (u128::from(self.false_numerator), u128::from(self.false_denominator));
+        if numerator * u128::from(self.values) > u128::from(self.values - 1) * denominator {
+            return Err(Inconsistency::new(
+                "false_numerator",
+                "such that no false report is likelier than the true one",
             ));
         }
         Ok(())
@@ -138,9 +145,14 @@ impl Plan {
         let others = (values - 1) as f64;
         // Rounded up, by far more than the roundings of this line: a larger chance of falsehood is more private.
         let falsehood = others / (budget.epsilon.get().exp() + others) * (1.0 + 1e-9);
-        let numerator = ((falsehood * DENOMINATOR as f64).ceil() as u64).clamp(1, DENOMINATOR - 1);
+        // r <= (K - 1)/K: beyond, a report would speak against its own value, which tells as much as speaking for it.
+        let most = (u128::from(DENOMINATOR) * (values - 1) as u128 / values as u128) as u64;
+        let numerator = ((falsehood * DENOMINATOR as f64).ceil() as u64).clamp(1, most.max(1));
         let mut plan =
             Plan { labels, values, numerator, regularization: 0.0, predicted_excess: f64::INFINITY };
+        if !(plan.contrast() > 0.0) {
+            return Err(MechanismError::not_positive("what a report tells at this epsilon", plan.contrast()));
+        }
         let design = Design::new(problem, 1)?;
         let weight = design.total_weight;
         let private_share = problem.private_units() as f64 / weight;

@@ -74,11 +74,32 @@ fn users_zero_out_and_hidden_features_are_refused() {
 }
 
 #[test]
+fn the_smallest_budgets_are_kept_or_refused() {
+    for loss in ["logistic", "softmax"] {
+        for epsilon in [1e-3, 1e-6, 1e-8, 1e-10, 1e-14] {
+            let problem = story(loss).problem();
+            let Ok(plan) = Plan::new(&problem, budget(epsilon)) else { continue };
+            let statement = plan.statement(&problem);
+            statement.check().unwrap();
+            let Event::PureDp { epsilon: priced } = statement.event().unwrap() else { panic!() };
+            let falsehood = statement.false_numerator as f64 / statement.false_denominator as f64;
+            let truth = ((1.0 - falsehood) * (statement.values - 1) as f64 / falsehood).ln().abs();
+            assert!(priced.get() >= truth && plan.contrast() > 0.0, "{loss} {epsilon}: {priced:?} {truth}");
+        }
+    }
+}
+
+#[test]
 fn a_tampered_statement_is_inconsistent() {
     let problem = story("softmax").problem();
     let honest = Plan::new(&problem, budget(1.0)).unwrap().statement(&problem);
-    let changed: [fn(&mut Statement); 3] =
-        [|s| s.values = 1, |s| s.false_numerator = 0, |s| s.false_numerator = s.false_denominator];
+    let changed: [fn(&mut Statement); 4] = [
+        |s| s.values = 1,
+        |s| s.false_numerator = 0,
+        |s| s.false_numerator = s.false_denominator,
+        // Never the truth is as telling as always the truth.
+        |s| (s.values, s.false_numerator) = (2, s.false_denominator - 1),
+    ];
     for change in changed {
         let mut statement = honest.clone();
         change(&mut statement);
