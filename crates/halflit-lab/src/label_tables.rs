@@ -59,7 +59,9 @@ impl LabelTable {
             text.push_str(&format!("[columns.{name}]\nuse = false\n"));
         }
         let values = quoted(&mut self.label_values.iter().copied());
-        text.push_str(&format!("[columns.{}]\nvalues = [{values}]\n", self.label));
+        // The command evaluates with coercion, which wants to know what an unknown label counts as.
+        let default = self.label_values[0];
+        text.push_str(&format!("[columns.{}]\nvalues = [{values}]\ndefault = \"{default}\"\n", self.label));
         text
     }
 
