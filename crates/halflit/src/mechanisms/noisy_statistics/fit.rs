@@ -4,20 +4,20 @@
 //! second fits the model to it:
 //!
 //! ```text
-//! v  = argmin (1/W) (sum_i omega_i B(<v, x_i>) - <v, S~>) + (mu/2) ||v - v'||^2          S^ = sum_i omega_i x_i B'(<v, x_i>)
-//! w  = argmin (1/W) (sum_i omega_i A(<w, x_i>) - <w, S^>) + (lambda/2) ||w - w'||^2
+//! v  = argmin (1/W) (sum_i omega_i B(<v, x_i>) - <v, S~>) + (mu/2) ||v||^2          S^ = sum_i omega_i x_i B'(<v, x_i>)
+//! w  = argmin (1/W) (sum_i omega_i A(<w, x_i>) - <w, S^>) + (lambda/2) ||w||^2
 //! ```
 //!
 //! B is the log-partition function of the label's extreme values (logistic for two of them, softmax for classes), so B' lies inside conv t(Y): the soft
-//! labels m_i = B'(<v, x_i>). By duality S^ minimises a distance to S~ plus mu W times the negative entropy of the soft labels over the feasible set, a smooth
-//! projection onto it; mu -> 0 is the projection itself. Where the noise decides the penalties, both fits are repeated once around their own result (v' and
-//! w' are the first results, which start from zero): the pull towards zero then fades with the square of penalty over curvature, not with its first power. Every map is differentiable, so Stein's
-//! identity prices the whole procedure exactly:
+//! labels m_i = B'(<v, x_i>). By duality S^ minimises ||S~ - S||^2 / 2 plus mu W times the negative entropy of the soft labels over the feasible set, a smooth
+//! projection onto it; mu -> 0 is the projection itself. Both maps are differentiable, so Stein's identity prices the whole procedure exactly:
 //!
 //! ```text
 //! estimated loss(w) = (1/W) (sum_i omega_i A(<w, x_i>) - <w, S~>) + (sigma^2 / W) tr(dw/dS~)
-//! dw = G_2 (1 + l G_1) dS^,   dS^ = H dv,   dv = F_2 (1 + m F_1) dS~      G_j = (H_j + l)^-1 at the j-th result, l = W lambda; F_j likewise, m = W mu
+//! dw/dS~ = (H_w + W lambda)^-1 H_v (H_v + W mu)^-1
 //! ```
+//!
+//! On request the second fit is repeated around its own result, which removes most of the pull of its penalty towards zero; the derivative follows.
 
 use super::design::{Design, ball_or_whole};
 use super::lattice::LabelSteps;
@@ -38,10 +38,10 @@ pub(super) const LARGEST_ASSEMBLED: usize = 1024;
 ///
 /// A weight of ordinary size (1) in a direction with curvature h is told apart from the noise if h exceeds sigma; penalties that are
 /// far from sigma are never the best. See `proof.md`.
-pub(super) const PENALTIES: [f64; 6] = [3.2, 1.6, 0.8, 0.4, 0.2, 0.1];
+pub(super) const PENALTIES: [f64; 5] = [3.2, 1.6, 0.8, 0.4, 0.2];
 
-/// What a weaker penalty must gain over the one in hand, in standard deviations of the difference of their estimates.
-const NEEDED_GAIN: f64 = 0.5;
+/// W mu in units of the noise: small enough that a sum inside the feasible set stays where it is, large enough for Newton's method.
+const SMOOTHING: f64 = 0.1;
 
 /// The penalties of one fit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -114,20 +114,17 @@ impl<'a> Fitter<'a> {
         let mut start = None;
         let mut rejected = 0;
         for penalty in PENALTIES {
-            let smoothing = Some(least(penalty * scale));
+            let smoothing = Some(least(SMOOTHING * scale));
             let regularization = least(declared.unwrap_or(penalty * scale));
-            // A declared penalty is part of the objective, not of the denoising.
-            let plain = declared.is_some();
-            let fit = self.fit_from(Penalties { smoothing, regularization, plain }, start.as_deref())?;
+            let fit =
+                self.fit_from(Penalties { smoothing, regularization, plain: true }, start.as_deref())?;
             start = Some(fit.weights.clone());
             let Some(current) = &chosen else {
                 chosen = Some(fit);
                 continue;
             };
-            let moved: f64 = fit.weights.iter().zip(&current.weights).map(|(a, b)| (a - b) * (a - b)).sum();
-            let deviation = self.statistics.noise_std * moved.sqrt() / self.statistics.total_weight;
             match (objective(&fit), objective(current)) {
-                (Some(new), Some(old)) if new + NEEDED_GAIN * deviation < old => chosen = Some(fit),
+                (Some(new), Some(old)) if new < old => chosen = Some(fit),
                 // Nothing to compare by: the middle of the list.
                 (None, _) if penalty >= PENALTIES[PENALTIES.len() / 2] => chosen = Some(fit),
                 _ => rejected += 1,
@@ -290,7 +287,7 @@ impl<'a> Fitter<'a> {
             self.statistics.sums.iter().enumerate().map(|(index, s)| (s - shift(index)) / width).collect();
         // Weights of another loss are no start.
         let start = start.filter(|_| loss == self.design.loss);
-        let fitted = self.repeated(loss, &scaled, smoothing, None, start, 2)?;
+        let fitted = self.repeated(loss, &scaled, smoothing, None, start, 1)?;
         let statistic = fitted
             .gradient
             .iter()

@@ -4,8 +4,8 @@
 //! loss follows from the filter that the penalties put on each direction of H. With G = (H + l)^-1, B = G H and l = W lambda,
 //!
 //! ```text
-//! two stages, each repeated, noise sigma^2 I:    f = (1 - (1 - B)^2)^2,   (1/2W) ( sigma^2 tr(f^2 H^-1) + v tr((1 - f)^2 H) )
-//! one stage, noise kappa sum x x^T:              (1/2W) ( kappa tr(G H G X) + v l^2 tr(G B) )
+//! noise sigma^2 I (smoothing left out):          (1/2W) (sigma^2 + v l^2) tr(G B)
+//! noise kappa sum x x^T:                         (1/2W) ( kappa tr(G H G X) + v l^2 tr(G B) )
 //! ```
 
 use super::design::Design;
@@ -61,30 +61,9 @@ impl Rehearsal {
         let excess = |penalty: f64| {
             let l = penalty * noise_std;
             let g = shifted_inverse(&self.hessian, self.size, l)?;
-            // C = l G = 1 - B; f = (1 - C^2)^2, H = l (1 - C) / C, H^-1 = C / (l (1 - C)).
-            let c: Vec<f64> = g.iter().map(|g| l * g).collect();
-            let c2 = product(&c, &c, self.size);
-            let (c3, c4) = (product(&c2, &c, self.size), product(&c2, &c2, self.size));
-            let low = [self.size as f64, trace(&c, self.size), trace(&c2, self.size), trace(&c3, self.size)];
-            let high = [&c2, &c3].map(|power| inner(power, &c2));
-            // tr C^0 .. tr C^8
-            let powers = [
-                low[0],
-                low[1],
-                low[2],
-                low[3],
-                high[0],
-                high[1],
-                inner(&c3, &c3),
-                inner(&c3, &c4),
-                inner(&c4, &c4),
-            ];
-            let traced = |polynomial: &[f64]| inner(polynomial, &powers);
-            // f^2 / (1 - C) = (1 - C)^3 (1 + C)^4, times C / l
-            let noise = traced(&[0.0, 1.0, 1.0, -3.0, -3.0, 3.0, 3.0, -1.0, -1.0]) / l;
-            // 1 - f = C^2 (2 - C^2), squared, times (1 - C) / C: C^3 (1 - C)(2 - C^2)^2
-            let bias = l * traced(&[0.0, 0.0, 0.0, 4.0, -4.0, -4.0, 4.0, 1.0, -1.0]);
-            let sum = noise_std * noise_std * noise + self.prior_variance * bias;
+            // tr(G B) = tr(G) - l tr(G^2)
+            let filtered = trace(&g, self.size) - l * inner(&g, &g);
+            let sum = (noise_std * noise_std + self.prior_variance * l * l) * filtered;
             Some(0.5 * sum / self.total_weight)
         };
         PENALTIES.into_iter().filter_map(excess).fold(f64::INFINITY, f64::min)
