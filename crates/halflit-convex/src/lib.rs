@@ -6,6 +6,8 @@
 
 pub mod domain;
 mod double;
+mod eigen;
+mod ellipsoid;
 pub mod kernel;
 pub mod loss;
 mod math;
@@ -16,6 +18,8 @@ pub mod solver;
 mod testing;
 
 pub use domain::{Ball, Domain, DomainError};
+pub use eigen::Eigen;
+pub use ellipsoid::Ellipsoid;
 pub use loss::{Interval, LabelDomain, Loss, LossError, LossSpec};
 pub use rows::{
     DenseRows, FEATURE_BITS, FEATURE_SCALE, MAX_FEATURE, MAX_ROWS, Rows, RowsError, SparseRow, SparseRows,

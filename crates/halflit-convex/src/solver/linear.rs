@@ -25,23 +25,43 @@ impl Cholesky {
         Some(Cholesky { size, factor: matrix })
     }
 
-    /// The solution of A x = b.
-    pub fn solve(&self, b: &[f64]) -> Vec<f64> {
-        let size = self.size;
+    /// Row `i` of the lower triangular factor: `i + 1` entries.
+    pub fn row(&self, i: usize) -> &[f64] {
+        &self.factor[i * self.size..][..i + 1]
+    }
+
+    /// log det A.
+    pub fn log_determinant(&self) -> f64 {
+        (0..self.size).map(|i| 2.0 * self.factor[i * self.size + i].ln()).sum()
+    }
+
+    /// The solution of L x = b, L the lower triangular factor.
+    pub fn solve_lower(&self, b: &[f64]) -> Vec<f64> {
         let mut x = b.to_vec();
-        for i in 0..size {
-            let row = &self.factor[i * size..i * size + i + 1];
+        for i in 0..self.size {
+            let row = self.row(i);
             x[i] = (x[i] - dot(&row[..i], &x[..i])) / row[i];
         }
-        for i in (0..size).rev() {
-            x[i] /= self.factor[i * size + i];
+        x
+    }
+
+    /// The solution of L^T x = b.
+    pub fn solve_upper(&self, b: &[f64]) -> Vec<f64> {
+        let mut x = b.to_vec();
+        for i in (0..self.size).rev() {
+            let row = self.row(i);
+            x[i] /= row[i];
             let known = x[i];
-            let row = &self.factor[i * size..i * size + i];
             for (x, &l) in x[..i].iter_mut().zip(row) {
                 *x -= l * known;
             }
         }
         x
+    }
+
+    /// The solution of A x = b.
+    pub fn solve(&self, b: &[f64]) -> Vec<f64> {
+        self.solve_upper(&self.solve_lower(b))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Value, gradient and second derivatives at a point, for whoever post-processes a fit: traces, standard errors, predictions.
 
 use super::Problem;
+use super::hessian::Operator;
 use super::passes::Smoothing;
 
 /// The average loss at a point, without the linear term and the penalty.
@@ -28,6 +29,11 @@ impl Problem<'_> {
             }
         }
         SecondOrder { value: found.value, gradient: found.gradient, hessian }
+    }
+
+    /// The Hessian of the average loss at `weights` times a direction, without assembling it.
+    pub fn curvature_along(&self, weights: &[f64], direction: &[f64]) -> Vec<f64> {
+        Operator::new(self.passes, weights, Smoothing::None).apply(direction)
     }
 
     /// The average loss and its gradient at `weights`, without the linear term and the penalty, to working precision.

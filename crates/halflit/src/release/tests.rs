@@ -195,7 +195,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 18] = [
+    const FREE: [&str; 19] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -212,6 +212,8 @@ fn every_field_that_follows_from_others_is_recomputed() {
         "/mechanism/rows",
         "/mechanism/coordinates",
         "/statistics_sha256",
+        // Whether that file has a matrix; sensitivity and noise are of what was summed, with it or without.
+        "/mechanism/is_shaped",
         // How many people gave a randomized answer, or stand beside public rows: it changes the promise to nobody.
         "/mechanism/units",
         // An optional claim may be left out, but not made up: see below.

@@ -4,6 +4,7 @@ use super::lattice::{LabelSteps, rows_sharing_a_weight};
 use crate::digest::sha256;
 use crate::mechanisms::MechanismError;
 use crate::problem::{FEATURE_UNIT, Problem};
+use halflit_convex::solver::ProblemSpec;
 use halflit_convex::{Domain, DomainError, Loss, Rows};
 use halflit_privacy::Unit;
 use halflit_table::{PublicFeatures, PublicView, Units};
@@ -98,6 +99,28 @@ impl Design {
     /// Number of weights of a model.
     pub fn size(&self) -> usize {
         self.rows.width() * self.loss.outputs()
+    }
+
+    /// The average of A on all rows, with what else an objective may have.
+    pub fn spec<'a>(
+        &'a self,
+        loss: Loss,
+        regularization: f64,
+        linear: Option<&'a [f64]>,
+        domain: Domain,
+    ) -> ProblemSpec<'a> {
+        ProblemSpec {
+            rows: &self.rows,
+            row_norm: self.row_norm,
+            labels: None,
+            row_weights: self.weights.as_deref(),
+            total_weight: self.total_weight,
+            loss,
+            regularization,
+            anchor: None,
+            linear,
+            domain,
+        }
     }
 
     /// Where the weights live.

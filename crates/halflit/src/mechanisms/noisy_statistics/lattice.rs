@@ -1,7 +1,7 @@
 //! The hidden statistic as an exact integer sum, and how far one unit can move it.
 //!
-//! A private row i with public features q_i (16-bit integers), public weight omega_i and label y_i contributes c_i(y_i) q_i^T, where c_i is an
-//! integer vector with one entry per output. M_i = floor(M omega_i) is a public integer, the row's number of steps:
+//! A private row i with public integers q_i (its features, or their image under the public matrix of `shape`), public weight omega_i and label y_i contributes
+//! c_i(y_i) q_i^T, where c_i is an integer vector with one entry per output. M_i = floor(M omega_i) is a public integer, the row's number of steps:
 //!
 //! | labels | c_i(y) | two labels differ by at most | one label, at most |
 //! |---|---|---|---|
@@ -10,6 +10,7 @@
 //!
 //! The middle of the label domain is subtracted in both, so a null unit contributes zero.
 
+use super::shape::Shape;
 use crate::mechanisms::MechanismError;
 use crate::problem::{FEATURE_UNIT, Problem, UnitWeighting};
 use halflit_convex::{LabelDomain, Rows};
@@ -24,7 +25,7 @@ const NORM_BITS: u32 = 16;
 const FACTOR_BITS: u32 = 20;
 
 /// Steps per unit of weight with which the sensitivity is first measured, to choose the lattice.
-const TRIAL_STEPS: u64 = 1 << 36;
+pub(super) const TRIAL_STEPS: u64 = 1 << 36;
 
 /// How labels become integer coefficients.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +54,11 @@ impl LabelSteps {
             (LabelSteps::Classes { classes }, Change::Replace) => 2 * classes * classes,
             (LabelSteps::Classes { classes }, Change::ZeroOut) => classes * (classes - 1),
         }
+    }
+
+    /// How far one label can move the statistic of a row of length 1, in real units.
+    pub fn movement(self, change: Change) -> f64 {
+        (self.squared_movement(change) as f64).sqrt() * self.step_value()
     }
 
     /// What one step of a coefficient stands for in units of the label statistic, times M.
@@ -121,22 +127,81 @@ enum Steps {
     PerRow(Vec<u64>),
 }
 
+/// The integers q_i of the private rows: their features, or the images of these under a public matrix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SummedRows<'a> {
+    pub rows: &'a Rows,
+    pub shape: Option<&'a Shape>,
+}
+
+impl SummedRows<'_> {
+    /// What one unit of a q_i is worth.
+    fn unit(&self) -> f64 {
+        self.shape.map_or(FEATURE_UNIT, |_| Shape::image_unit())
+    }
+
+    /// ceil(||q_i|| 2^NORM_BITS) for every row, in exact integers.
+    fn norms(&self) -> Vec<u128> {
+        let Some(shape) = self.shape else {
+            return self.rows.squared_norms().iter().map(|&square| fine_norm(u128::from(square))).collect();
+        };
+        let mut image = vec![0; shape.size()];
+        let norm = |row: usize| {
+            shape.image(self.rows, row, &mut image);
+            // 2^8 squares of numbers below 2^46: no overflow.
+            fine_norm(image.iter().map(|&q| u128::from(q.unsigned_abs()).pow(2)).sum())
+        };
+        (0..self.rows.len()).map(norm).collect()
+    }
+
+    /// sum += coefficient * q_i for every output, sums output after output.
+    fn add(&self, row: usize, coefficients: &[i64], image: &mut [i64], sum: &mut [i64]) {
+        let width = self.rows.width().max(1);
+        if let Some(shape) = self.shape {
+            shape.image(self.rows, row, image);
+        }
+        for (&coefficient, sum) in coefficients.iter().zip(sum.chunks_exact_mut(width)) {
+            match (self.shape, self.rows) {
+                (Some(_), _) => {
+                    sum.iter_mut().zip(&*image).for_each(|(sum, &q)| *sum += coefficient * q);
+                }
+                (None, Rows::Dense(rows)) => {
+                    for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
+                        *sum += coefficient * i64::from(q);
+                    }
+                }
+                (None, Rows::Sparse(rows)) => {
+                    for (column, q) in rows.row(row).iter() {
+                        sum[column] += coefficient * i64::from(q);
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl LabelLattice {
     /// The finest lattice on which noise of `multiplier` sensitivities hides one unit. Reads public features and units only.
     pub fn plan(
         problem: &Problem,
-        rows: &Rows,
+        summed: SummedRows<'_>,
         units: &Units,
         labels: LabelSteps,
         multiplier: f64,
     ) -> Result<Self, MechanismError> {
         let movement = labels.squared_movement(problem.relation().change());
         let one_in = rows_sharing_a_weight(problem.unit_weighting(), units);
-        let trial = sensitivity(rows, units, &Steps::new(one_in.as_deref(), TRIAL_STEPS), movement);
-        let real = trial as f64 / TRIAL_STEPS as f64 * FEATURE_UNIT * labels.step_value();
+        let norms = summed.norms();
+        let trial = sensitivity(&norms, units, &Steps::new(one_in.as_deref(), TRIAL_STEPS), movement);
+        let step_value = summed.unit() * labels.step_value();
+        let longest = norms.iter().max().map_or(1, |norm| norm.div_ceil(1 << NORM_BITS));
         let sums = SumLattice::plan(&SumRequest {
-            contribution_step: problem.integer_row_norm_bound(),
-            ..SumRequest::l2(real, multiplier, problem.private_units())
+            contribution_step: u64::try_from(longest).unwrap_or(u64::MAX),
+            ..SumRequest::l2(
+                trial as f64 / TRIAL_STEPS as f64 * step_value,
+                multiplier,
+                problem.private_units(),
+            )
         })?;
         let radius = sums.radius();
         let mut steps_per_weight =
@@ -146,10 +211,10 @@ impl LabelLattice {
                 return Err(MechanismError::TooManyRowsPerUser { rows: problem.rows_per_unit() });
             }
             let steps = Steps::new(one_in.as_deref(), steps_per_weight);
-            let sensitivity = sensitivity(rows, units, &steps, movement);
+            let sensitivity = sensitivity(&norms, units, &steps, movement);
             // What is priced is the sensitivity of these very integers; the radius is what the budget allows.
             if sensitivity <= radius {
-                let unit = FEATURE_UNIT * labels.step_value() / steps_per_weight as f64;
+                let unit = step_value / steps_per_weight as f64;
                 return Ok(LabelLattice { labels, steps, steps_per_weight, sensitivity, unit, sums });
             }
             steps_per_weight -= 1 + steps_per_weight / (1 << 20);
@@ -157,26 +222,16 @@ impl LabelLattice {
     }
 
     /// sum_i c_i(y_i) q_i^T, output after output. Exact: no partial sum exceeds units * sensitivity < 2^62.
-    pub fn hidden_sum(&self, rows: &Rows, label_of: &[f64], outputs: usize) -> Vec<i64> {
-        let width = rows.width();
+    pub fn hidden_sum(&self, summed: SummedRows<'_>, label_of: &[f64], outputs: usize) -> Vec<i64> {
+        let width = summed.rows.width();
         let mut sum = vec![0i64; width * outputs];
+        let (mut image, mut coefficients) = (vec![0; width], vec![0; outputs]);
         for (row, &label) in label_of.iter().enumerate() {
             let steps = self.steps.of(row);
-            for (output, sum) in sum.chunks_exact_mut(width.max(1)).enumerate() {
-                let coefficient = self.labels.coefficient(steps, label, output);
-                match rows {
-                    Rows::Dense(rows) => {
-                        for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
-                            *sum += coefficient * i64::from(q);
-                        }
-                    }
-                    Rows::Sparse(rows) => {
-                        for (column, q) in rows.row(row).iter() {
-                            sum[column] += coefficient * i64::from(q);
-                        }
-                    }
-                }
+            for (output, coefficient) in coefficients.iter_mut().enumerate() {
+                *coefficient = self.labels.coefficient(steps, label, output);
             }
+            summed.add(row, &coefficients, &mut image, &mut sum);
         }
         sum
     }
@@ -219,11 +274,10 @@ pub(super) fn rows_sharing_a_weight(weighting: UnitWeighting, units: &Units) -> 
 }
 
 /// max over units of sum over its rows of M_i ||q_i||, times the movement of a coefficient: rounded up throughout, at least 1.
-fn sensitivity(rows: &Rows, units: &Units, steps: &Steps, squared_movement: u64) -> u64 {
-    // ceil(||q|| 2^NORM_BITS)
-    let norm = |row: usize| root_rounded_up(u128::from(rows.squared_norms()[row]) << (2 * NORM_BITS));
-    let unit =
-        |range: std::ops::Range<usize>| range.map(|row| u128::from(steps.of(row)) * norm(row)).sum::<u128>();
+fn sensitivity(norms: &[u128], units: &Units, steps: &Steps, squared_movement: u64) -> u64 {
+    let unit = |range: std::ops::Range<usize>| {
+        range.map(|row| u128::from(steps.of(row)).saturating_mul(norms[row])).fold(0, u128::saturating_add)
+    };
     let largest = match units {
         Units::Rows(rows) => (0..*rows).map(|row| unit(row..row + 1)).max(),
         Units::Users { offsets } => offsets.windows(2).map(|user| unit(user[0]..user[1])).max(),
@@ -231,6 +285,15 @@ fn sensitivity(rows: &Rows, units: &Units, steps: &Steps, squared_movement: u64)
     let factor = root_rounded_up(u128::from(squared_movement) << (2 * FACTOR_BITS));
     let product = largest.unwrap_or(0).saturating_mul(factor);
     u64::try_from(product.div_ceil(1 << (NORM_BITS + FACTOR_BITS))).unwrap_or(u64::MAX).max(1)
+}
+
+/// At least sqrt(square) 2^NORM_BITS, and no more than rounding up takes.
+fn fine_norm(square: u128) -> u128 {
+    if square < 1 << (128 - 2 * NORM_BITS) {
+        root_rounded_up(square << (2 * NORM_BITS))
+    } else {
+        root_rounded_up(square) << NORM_BITS
+    }
 }
 
 fn root_rounded_up(square: u128) -> u128 {

@@ -42,3 +42,8 @@ pub(crate) fn product(a: &[f64], b: &[f64], size: usize) -> Vec<f64> {
 pub(crate) fn apply(matrix: &[f64], x: &[f64]) -> Vec<f64> {
     matrix.chunks_exact(x.len().max(1)).map(|row| inner(row, x)).collect()
 }
+
+/// A^T.
+pub(crate) fn transposed(matrix: &[f64], size: usize) -> Vec<f64> {
+    (0..size * size).map(|k| matrix[(k % size) * size + k / size]).collect()
+}

@@ -4,7 +4,7 @@
 //! learned from, one Gaussian release of S is enough for a model, for a whole regularization path, and for standard errors.
 //!
 //! Citation: sufficient-statistics perturbation (Vu and Slavkovic 2009; McSherry and Mironov 2009) with features public under label privacy; the
-//! smooth projection follows Nikolov, Talwar and Zhang 2013; the choice of penalties Stein 1981.
+//! shape of the noise is an optimal design (Silvey, Titterington, Torsney 1978); estimates of the loss follow Stein 1981.
 //!
 //! # Guarantee
 //!
@@ -28,16 +28,21 @@
 //! |---|---|
 //! | a row of zeros | contributes zero |
 //! | every row is zero | the sensitivity is one lattice unit |
-//! | a noisy sum that no labels could have produced | the first stage brings it back; the penalties keep the minimizer finite |
+//! | a noisy sum that no labels could have produced | the model's own sum is fitted to it, and the prior keeps the weights finite |
 //! | a label that is NaN | contributes zero |
-//! | more than 1024 weights | penalties from a fixed rule, no standard errors |
+//! | more than 256 features | round noise |
+//! | more than 512 weights | weights are expected to be of size 1, no standard errors |
 
 pub(crate) mod design;
 mod errors;
 pub(crate) mod fit;
+mod large;
 pub(crate) mod lattice;
 pub(crate) mod matrix;
+mod posterior;
 pub(crate) mod prediction;
+pub(crate) mod prior;
+pub(crate) mod shape;
 mod statement;
 mod statistics;
 #[cfg(test)]
@@ -52,24 +57,25 @@ use crate::mechanisms::{Fitted, MechanismError, Watch, prior_radius, zero_model_
 use crate::plan::Summary;
 use crate::problem::Problem;
 use design::{Design, label_steps, public_parts};
+use halflit_convex::Rows;
 use halflit_noise::NoiseSource;
 use halflit_privacy::calibrate::{self, Budget};
 use halflit_privacy::{Change, Event, L2Sensitivity, NoiseStd};
 use halflit_table::{Regularization, Unsealed};
-use lattice::LabelLattice;
+use lattice::{LabelLattice, SummedRows};
 use prediction::Rehearsal;
+use shape::Shape;
 
 /// The name of the mechanism in plans, certificates and on the command line.
 pub const NAME: &str = "noisy_statistics";
 
 /// Where it comes from.
 pub(crate) const CITATION: &str = "One Gaussian release of the sum of features times label statistic (Vu and Slavkovic 2009), sensitivity from the public \
-    features of the rows at hand; smooth projection onto the sums that labels can produce (after Nikolov, Talwar, Zhang 2013); \
-    penalties by Stein's unbiased estimate of the loss.";
+    features of the rows at hand, noise shaped by a public matrix (optimal design); the most likely weights given the noisy sum.";
 
 /// How its free parameters are chosen.
-pub(crate) const CHOICES: &str = "Nothing but the noise scale is fixed before the release, and that follows from the budget. Penalties are chosen from \
-    the noisy sum and public features, which is post-processing; no private cell was used.";
+pub(crate) const CHOICES: &str = "Before the release the noise is fixed: its scale by the budget, its shape by public features. The expected size of weights is chosen \
+    from the noisy sum and public features, which is post-processing; no private cell was used.";
 
 /// The smallest standard deviation, in units of the sensitivity, at which one Gaussian release fits the budget.
 pub(crate) fn gaussian_std_per_sensitivity(budget: Budget) -> Result<f64, MechanismError> {
@@ -95,6 +101,8 @@ pub(crate) fn fits(problem: &Problem) -> bool {
 pub struct Plan {
     change: Change,
     lattice: LabelLattice,
+    /// T; none is the identity.
+    shape: Option<Shape>,
     predicted_excess: f64,
 }
 
@@ -108,11 +116,16 @@ impl Plan {
         let view = problem.encoded().public_view()?;
         let (rows, units) = public_parts(&view)?;
         let multiplier = gaussian_std_per_sensitivity(budget)?;
-        let lattice = LabelLattice::plan(problem, rows, units, labels, multiplier)?;
-        let design = Design::new(problem, lattice.steps_per_weight)?;
+        let change = problem.relation().change();
+        let design = Design::new(problem, lattice::TRIAL_STEPS)?;
+        let rehearsal = Rehearsal::new(&design)?;
+        let noise_per_row = multiplier * labels.movement(change);
+        let shape = rehearsal.as_ref().and_then(|rehearsal| rehearsal.best_shape(rows, noise_per_row));
+        let summed = SummedRows { rows, shape: shape.as_ref() };
+        let lattice = LabelLattice::plan(problem, summed, units, labels, multiplier)?;
         let noise_std = lattice.noise_std();
-        let predicted_excess = match Rehearsal::new(&design)? {
-            Some(rehearsal) => rehearsal.after_noise(noise_std),
+        let predicted_excess = match rehearsal {
+            Some(rehearsal) => rehearsal.after_noise(shape.as_ref(), noise_std),
             // The bound that holds for any spectrum: sigma R sqrt(d) / W, what noise along the minimizer can cost.
             None => {
                 let size = design.size();
@@ -120,13 +133,14 @@ impl Plan {
                     / design.total_weight
             }
         };
-        Ok(Plan { change: problem.relation().change(), lattice, predicted_excess })
+        Ok(Plan { change, lattice, shape, predicted_excess })
     }
 
     /// What the certificate says about the noise: enough to rebuild the event.
     pub fn statement(&self, problem: &Problem) -> Statement {
         Statement {
             change: self.change,
+            is_shaped: self.shape.is_some(),
             lattice_bits: self.lattice.sums.bits().get(),
             lattice_sensitivity: self.lattice.sensitivity,
             sensitivity: self.lattice.sensitivity as f64 * self.lattice.unit,
@@ -166,7 +180,7 @@ impl Plan {
         let encoded = problem.encoded();
         let (rows, labels) = (encoded.private_rows().open(token), encoded.private_labels().open(token));
         let outputs = problem.loss().outputs();
-        let mut release = self.lattice.hidden_sum(rows, labels, outputs);
+        let mut release = self.lattice.hidden_sum(self.summed(rows), labels, outputs);
 
         // 2. Its noise: the only release.
         self.lattice.sums.add_noise(&mut source.stream()?, &mut release);
@@ -182,7 +196,11 @@ impl Plan {
         Ok(fitted)
     }
 
-    /// S~ from the noisy integers: real units, the middle label of every private row, the public rows' labels.
+    fn summed<'a>(&'a self, rows: &'a Rows) -> SummedRows<'a> {
+        SummedRows { rows, shape: self.shape.as_ref() }
+    }
+
+    /// S~' from the noisy integers: real units, the middle label of every private row, the public rows' labels.
     fn statistics(&self, problem: &Problem, release: &[i64]) -> Result<LabelStatistics, MechanismError> {
         let design = Design::new(problem, self.lattice.steps_per_weight)?;
         let outputs = design.loss.outputs();
@@ -196,10 +214,12 @@ impl Plan {
                 None => labels.middle(),
                 Some(public) => labels.statistic(public_labels[public], output),
             });
+            let known = posterior::shaped(self.shape.as_ref(), &known);
             sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
         }
         Ok(LabelStatistics {
             loss: design.loss,
+            shape: self.shape.clone(),
             sums,
             noise_std: self.lattice.noise_std(),
             total_weight: design.total_weight,
@@ -210,7 +230,7 @@ impl Plan {
 }
 
 impl LabelStatistics {
-    /// The model with the declared penalty, or the penalty that Stein's estimate prefers, with standard errors where they are valid.
+    /// The model with the declared penalty, or the most likely one, with standard errors where they are valid.
     ///
     /// # Errors
     /// As [`LabelStatistics::fitter`].
@@ -224,24 +244,27 @@ impl LabelStatistics {
         Ok(self.finished(&fitter, fit))
     }
 
-    /// A model with given penalties, with standard errors where they are valid.
+    /// A model with other penalties, with standard errors where they are valid. Without a weight size, the likelihood of the released sums chooses it.
     ///
     /// # Errors
     /// As [`LabelStatistics::fitter`] and [`Fitter::fit`].
     pub fn refit(&self, problem: &Problem, penalties: Penalties) -> Result<Fitted, MechanismError> {
         let fitter = self.fitter(problem)?;
-        let fit = fitter.fit(penalties)?;
+        let fit = match penalties {
+            Penalties { weight_size: None, regularization } => fitter.choose(regularization)?,
+            given => fitter.fit(given)?,
+        };
         Ok(self.finished(&fitter, fit))
     }
 
     fn finished(&self, fitter: &Fitter<'_>, fit: Fit) -> Fitted {
-        let errors = errors::standard_errors(&fitter.design, &fit, self.noise_std);
-        let Penalties { smoothing, regularization, plain } = fit.penalties;
-        let smoothed = smoothing.map_or("without smoothing".to_owned(), |mu| format!("smoothing {mu:.3e}"));
-        let rounds = if plain { "once" } else { "twice, the second time around the first result" };
-        let note = format!(
-            "Fitted to the released sums with l2 penalty {regularization:.3e} ({rounds}), {smoothed}."
-        );
+        let errors = errors::standard_errors(&fitter.design, &fit, self.shape.as_ref(), self.noise_std);
+        let Penalties { weight_size, regularization } = fit.penalties;
+        let denoised = weight_size
+            .map_or("as they are".to_owned(), |size| format!("denoised for weights of size {size}"));
+        let penalty = regularization
+            .map_or("no further penalty".to_owned(), |lambda| format!("l2 penalty {lambda:.3e}"));
+        let note = format!("Fitted to the released sums, {denoised}, with {penalty}.");
         Fitted {
             standard_errors: Some(errors),
             statistics: Some(self.clone()),

@@ -1,26 +1,38 @@
-//! What a plan may expect, from public features alone. No privacy in here.
+//! What a plan may expect, and the shape of noise that it then wants, from public features alone. No privacy in here.
 //!
-//! The rehearsal: weights are drawn once and for all (fixed signs, each of size sqrt(v)), the Hessian H of the summed loss is taken there, and the excess of the mean
-//! loss follows from the filter that the penalties put on each direction of H. With G = (H + l)^-1, B = G H and l = W lambda,
+//! The rehearsal: weights are drawn once and for all (fixed signs, each of size tau in its own units, `prior.rs`), the Hessian H of the summed loss is taken there, and the excess of the mean
+//! loss follows from what the fit makes of each direction of H.
 //!
 //! ```text
-//! noise sigma^2 I (smoothing left out):          (1/2W) (sigma^2 + v l^2) tr(G B)
-//! noise kappa sum x x^T:                         (1/2W) ( kappa tr(G H G X) + v l^2 tr(G B) )
+//! noise of covariance N on the sum, most likely weights:      (1/2W) tr(H C),   C = (H N^-1 H + Lambda/tau^2)^-1
+//! noise kappa sum x x^T, ridge penalty l = W lambda:          (1/2W) (kappa tr(G H G X) + tau^2 l^2 tr(G H G)),   G = (H + l)^-1
 //! ```
+//!
+//! The first is smallest, among noises that hide every row, for N = s^2 S with S an ellipsoid around the rows: its derivative in N is Q = N^-1 H C H C H N^-1, so S is found by
+//! minimising tr(Q S) ([`Ellipsoid`]), and Q again at the result.
 
 use super::design::Design;
-use super::fit::{LARGEST_ASSEMBLED, PENALTIES};
-use super::matrix::{inner, product, shifted_inverse, trace};
+use super::fit::LARGEST_ASSEMBLED;
+use super::matrix::{inner, product, shifted_inverse, trace, transposed};
+use super::posterior::shaped;
+use super::prior::Prior;
+use super::shape::{LARGEST_SHAPED, Shape};
 use crate::mechanisms::{MechanismError, prior_radius};
-use halflit_convex::Domain;
-use halflit_convex::solver::{self, ProblemSpec};
+use halflit_convex::solver::{self, Cholesky};
+use halflit_convex::{Domain, Ellipsoid, Rows};
+
+/// Rounds of ellipsoid and derivative; the second gains a few per cent, a third next to nothing.
+const SHAPE_ROUNDS: usize = 2;
 
 /// The rehearsal on public features.
 pub(crate) struct Rehearsal {
     size: usize,
+    width: usize,
     total_weight: f64,
-    /// v: the squared size of a weight.
+    /// tau^2: the squared size of a weight.
     prior_variance: f64,
+    /// Lambda.
+    prior: Prior,
     /// H at the rehearsal weights, in the scale of sums.
     hessian: Vec<f64>,
     /// H at zero.
@@ -36,37 +48,88 @@ impl Rehearsal {
         }
         let radius = prior_radius(design.loss, size, design.radius);
         let prior_variance = radius * radius / size as f64;
-        let problem = solver::Problem::new(ProblemSpec {
-            rows: &design.rows,
-            row_norm: design.row_norm,
-            labels: None,
-            row_weights: design.weights.as_deref(),
-            total_weight: design.total_weight,
-            loss: design.loss,
-            regularization: 1.0,
-            anchor: None,
-            linear: None,
-            domain: Domain::whole(size, None)?,
-        })?;
-        let weights: Vec<f64> = (0..size).map(|index| prior_variance.sqrt() * sign(index)).collect();
+        let problem = solver::Problem::new(design.spec(design.loss, 1.0, None, Domain::whole(size, None)?))?;
+        let prior = Prior::of(design);
+        let weights = prior.typical(prior_variance.sqrt(), sign, design.loss.outputs());
         let at = |weights: &[f64]| -> Vec<f64> {
             problem.second_order(weights).hessian.iter().map(|h| h * design.total_weight).collect()
         };
         let (hessian, flat_hessian) = (at(&weights), at(&vec![0.0; size]));
-        Ok(Some(Rehearsal { size, total_weight: design.total_weight, prior_variance, hessian, flat_hessian }))
+        let (width, total_weight) = (design.rows.width(), design.total_weight);
+        Ok(Some(Rehearsal { size, width, total_weight, prior_variance, prior, hessian, flat_hessian }))
     }
 
-    /// Predicted excess after Gaussian noise of this standard deviation on every coordinate of the sum.
-    pub fn after_noise(&self, noise_std: f64) -> f64 {
-        let excess = |penalty: f64| {
-            let l = penalty * noise_std;
-            let g = shifted_inverse(&self.hessian, self.size, l)?;
-            // tr(G B) = tr(G) - l tr(G^2)
-            let filtered = trace(&g, self.size) - l * inner(&g, &g);
-            let sum = (noise_std * noise_std + self.prior_variance * l * l) * filtered;
-            Some(0.5 * sum / self.total_weight)
+    /// Predicted excess after noise of this standard deviation on every coordinate of T S.
+    pub fn after_noise(&self, shape: Option<&Shape>, noise_std: f64) -> f64 {
+        // H N^-1 H = (T H)^T (T H) / s^2
+        let images: Vec<f64> =
+            self.hessian.chunks_exact(self.size).flat_map(|row| shaped(shape, row)).collect();
+        let mut precision = product(&images, &images, self.size);
+        precision.iter_mut().for_each(|entry| *entry /= noise_std * noise_std);
+        self.prior.add_to(&mut precision, 1.0 / self.prior_variance);
+        shifted_inverse(&precision, self.size, 0.0)
+            .map_or(f64::INFINITY, |covariance| 0.5 * inner(&covariance, &self.hessian) / self.total_weight)
+    }
+
+    /// The shape with the smallest predicted excess, where a row on the surface of its ellipsoid is hidden by noise of standard deviation `noise_per_row`; none where
+    /// round noise is predicted to do as well, or for many features.
+    pub fn best_shape(&self, rows: &Rows, noise_per_row: f64) -> Option<Shape> {
+        let width = self.width;
+        if width > LARGEST_SHAPED {
+            return None;
+        }
+        let classes = self.mean_block();
+        let longest = (rows.max_squared_norm() as f64).sqrt() * crate::problem::FEATURE_UNIT;
+        let round = noise_per_row * longest;
+        // N^-1
+        let mut precision: Vec<f64> = vec![0.0; width * width];
+        precision.iter_mut().step_by(width + 1).for_each(|entry| *entry = round.powi(-2));
+        let mut found = None;
+        for _ in 0..SHAPE_ROUNDS {
+            let cost = self.derivative(&classes, &precision)?;
+            let ellipsoid = Ellipsoid::around(rows, &cost)?;
+            precision = ellipsoid.inverse().iter().map(|entry| entry / noise_per_row.powi(2)).collect();
+            found = Some(ellipsoid);
+        }
+        let shape = Shape::of(&found?)?;
+        (self.after_noise(Some(&shape), noise_per_row) < self.after_noise(None, round)).then_some(shape)
+    }
+
+    /// The Hessian of one output: the mean over the classes' own blocks.
+    fn mean_block(&self) -> Vec<f64> {
+        let (width, size) = (self.width, self.size);
+        let outputs = size / width;
+        let entry = |place: usize| {
+            let block =
+                |k: usize| self.hessian[(k * width + place / width) * size + k * width + place % width];
+            (0..outputs).map(block).sum::<f64>() / outputs as f64
         };
-        PENALTIES.into_iter().filter_map(excess).fold(f64::INFINITY, f64::min)
+        (0..width * width).map(entry).collect()
+    }
+
+    /// Q = N^-1 H C H C H N^-1, given H and N^-1 of one output: what noise in a direction costs.
+    fn derivative(&self, hessian: &[f64], precision: &[f64]) -> Option<Vec<f64>> {
+        let width = self.width;
+        let filtered = product(hessian, precision, width);
+        let mut information = product(&filtered, hessian, width);
+        self.prior.add_to(&mut information, 1.0 / self.prior_variance);
+        let covariance = shifted_inverse(&information, width, 0.0)?;
+        // K = C H N^-1; Q = K^T H K = (L^T K)^T (L^T K) with H = L L^T: positive semidefinite by construction.
+        let gain = product(&covariance, &transposed(&filtered, width), width);
+        let mut regular = hessian.to_vec();
+        let largest = (0..width).map(|i| hessian[i * (width + 1)]).fold(0.0, f64::max);
+        regular.iter_mut().step_by(width + 1).for_each(|entry| *entry += 1e-12 * largest);
+        let factor = Cholesky::factor(regular, width)?;
+        let mut rooted = vec![0.0; width * width];
+        for (row, gain) in gain.chunks_exact(width).enumerate() {
+            for (column, &entry) in factor.row(row).iter().enumerate() {
+                // rooted = (L^T K): row `column` collects L[row][column] K[row]
+                let line = &mut rooted[column * width..(column + 1) * width];
+                line.iter_mut().zip(gain).for_each(|(sum, gain)| *sum += entry * gain);
+            }
+        }
+        let columns = transposed(&rooted, width);
+        Some(product(&columns, &columns, width))
     }
 
     /// The penalty l = W lambda, from a list, with the smallest predicted excess after noise of covariance `kappa` sum_i x_i x_i^T; and that excess.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Statement {
     /// How a unit may change; decides the sensitivity.
     pub change: Change,
+    /// Whether the sum went through a public matrix that shapes the noise (it is part of statistics.json); then sensitivity and noise are those of its image.
+    pub is_shaped: bool,
     /// k: the noise is round(2^k Z) lattice units.
     pub lattice_bits: u32,
     /// How far one unit can move the integer sum, in lattice units: the maximum over the private rows or users, from their public features.

@@ -2,23 +2,28 @@
 
 use super::design::Design;
 use super::fit::Fitter;
+use super::posterior::unshaped;
+use super::shape::Shape;
 use crate::mechanisms::MechanismError;
 use crate::problem::Problem;
 use halflit_convex::Loss;
 use serde::{Deserialize, Serialize};
 
 /// Format of `statistics.json`; grows when its meaning changes.
-pub const STATISTICS_FORMAT: u32 = 1;
+pub const STATISTICS_FORMAT: u32 = 2;
 
-/// S~ = sum_i omega_i x_i t(y_i)^T plus noise: all that a canonical loss needs of the labels.
+/// S~' = T S plus noise with S = sum_i omega_i x_i t(y_i)^T: all that a canonical loss needs of the labels.
 ///
+/// T is a public matrix that shapes the noise.
 /// It is the output of a private release, so everything computed from it and from public features is post-processing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct LabelStatistics {
     /// What the labels were read as.
     pub(super) loss: Loss,
-    /// S~, output after output.
+    /// T; none is the identity.
+    pub(super) shape: Option<Shape>,
+    /// S~', output after output.
     pub(super) sums: Vec<f64>,
     /// Standard deviation of the noise in every coordinate.
     pub(super) noise_std: f64,
@@ -39,8 +44,10 @@ struct Record {
     total_weight: f64,
     steps_per_weight: u64,
     features_sha256: String,
-    /// One vector per output, each with one entry per coordinate of a row.
+    /// One vector per output, each with one entry per coordinate of a row; with a shape, its image.
     sums: Vec<Vec<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Shape>,
 }
 
 /// Why a stored statistic is refused.
@@ -75,6 +82,14 @@ pub enum StatisticsError {
         /// Vectors needed.
         needed: usize,
     },
+    /// A shape of the noise for another number of coordinates.
+    #[error("the shape of the noise has {rows} rows, the sums have {width} coordinates; they must agree")]
+    Noise {
+        /// Rows of the shape.
+        rows: usize,
+        /// Coordinates of the sums.
+        width: usize,
+    },
 }
 
 impl TryFrom<Record> for LabelStatistics {
@@ -108,8 +123,11 @@ impl TryFrom<Record> for LabelStatistics {
         if let Some(&value) = sums.iter().find(|sum| !sum.is_finite()) {
             return Err(StatisticsError::Number { field: "sums", value, allowed: "finite" });
         }
-        let Record { loss, noise_std, total_weight, steps_per_weight, features_sha256, .. } = record;
-        Ok(LabelStatistics { loss, sums, noise_std, total_weight, steps_per_weight, features_sha256 })
+        let Record { loss, noise_std, total_weight, steps_per_weight, features_sha256, shape, .. } = record;
+        if let Some(shape) = shape.as_ref().filter(|shape| shape.size() != width) {
+            return Err(StatisticsError::Noise { rows: shape.size(), width });
+        }
+        Ok(LabelStatistics { loss, shape, sums, noise_std, total_weight, steps_per_weight, features_sha256 })
     }
 }
 
@@ -124,6 +142,7 @@ impl From<LabelStatistics> for Record {
             steps_per_weight: statistics.steps_per_weight,
             features_sha256: statistics.features_sha256,
             sums: statistics.sums.chunks(width.max(1)).map(<[f64]>::to_vec).collect(),
+            shape: statistics.shape,
         }
     }
 }
@@ -137,13 +156,14 @@ impl LabelStatistics {
         Fitter::new(self, Design::new(problem, self.steps_per_weight)?)
     }
 
-    /// Standard deviation of the noise in every coordinate of the sums.
+    /// Standard deviation of the noise in every coordinate of the released vector.
     pub fn noise_std(&self) -> f64 {
         self.noise_std
     }
 
-    /// The noisy sums, one vector per output.
-    pub fn sums(&self) -> impl Iterator<Item = &[f64]> {
-        self.sums.chunks((self.sums.len() / self.loss.outputs().max(1)).max(1))
+    /// The noisy sums S~ = T^-1 S~', one vector per output.
+    pub fn sums(&self) -> Vec<Vec<f64>> {
+        let sums = unshaped(self.shape.as_ref(), &self.sums);
+        sums.chunks((sums.len() / self.loss.outputs().max(1)).max(1)).map(<[f64]>::to_vec).collect()
     }
 }
