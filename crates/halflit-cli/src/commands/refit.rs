@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// release itself: other penalties, a whole path of them. The labels of the data file are not used.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --regularization 0.01 --smoothing 0.002 --out smoothed"
+    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --weight-size 0.5 --out smaller-weights"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -25,9 +25,9 @@ pub struct Args {
     /// The l2 penalty of the mean loss [default: chosen from the released statistics].
     #[arg(long, value_name = "LAMBDA", allow_negative_numbers = true)]
     regularization: Option<f64>,
-    /// How strongly the statistics are smoothed before the fit [default: not at all if a penalty is given].
-    #[arg(long, value_name = "MU", requires = "regularization", allow_negative_numbers = true)]
-    smoothing: Option<f64>,
+    /// The size that weights are expected to have when noise is removed from the statistics [default: chosen from the released statistics].
+    #[arg(long, value_name = "TAU", allow_negative_numbers = true)]
+    weight_size: Option<f64>,
     /// The folder to write; it must not exist.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
@@ -35,7 +35,7 @@ pub struct Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     must_be_free(&args.out)?;
-    let (certificate, statistics) = read_release(&args.release)?;
+    let Released { certificate, statistics, statistics_text } = read_release(&args.release)?;
     let problem = args.input.problem()?;
     if *problem.relation() != certificate.relation {
         return Err(Failure::BadInput(format!(
@@ -43,19 +43,15 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             certificate.sentence
         )));
     }
-    let fitted = match args.regularization {
-        Some(regularization) => {
-            statistics.refit(&problem, Penalties { smoothing: args.smoothing, regularization, plain: true })
-        }
-        None => statistics.fitted(&problem),
-    }
-    .map_err(Failure::bad_input)?;
+    let penalties = Penalties { weight_size: args.weight_size, regularization: args.regularization };
+    let fitted = statistics.refit(&problem, penalties).map_err(Failure::bad_input)?;
     let refitted = Refitted::new(&problem, &fitted, &certificate).map_err(Failure::failed)?;
     write_folder_atomically(
         &args.out,
         &[
             ("model.json", refitted.model_json.as_bytes()),
             ("certificate.json", refitted.certificate_json.as_bytes()),
+            ("statistics.json", statistics_text.as_bytes()),
         ],
     )
     .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", args.out.display())))?;
@@ -74,12 +70,20 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         "Nothing was charged: the model is a function of charge {} and of public columns.",
         certificate.charge
     );
-    println!("\nWrote {0}/model.json and {0}/certificate.json.", args.out.display());
+    println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/statistics.json.", args.out.display());
     Ok(())
 }
 
+/// What a refit needs of a release folder.
+struct Released {
+    certificate: Certificate,
+    statistics: LabelStatistics,
+    /// The file as it was, for its digest.
+    statistics_text: String,
+}
+
 /// Reads a release folder and checks that its parts belong together.
-fn read_release(folder: &Path) -> Result<(Certificate, LabelStatistics), Failure> {
+fn read_release(folder: &Path) -> Result<Released, Failure> {
     let read = |name: &str| {
         let path = folder.join(name);
         std::fs::read_to_string(&path)
@@ -92,10 +96,11 @@ fn read_release(folder: &Path) -> Result<(Certificate, LabelStatistics), Failure
     let certificate: Certificate =
         serde_json::from_str(&text).map_err(|error| bad("certificate.json", &error))?;
     certificate.verify().map_err(|error| bad("certificate.json", &error))?;
-    let text = read("statistics.json")?;
-    if !certificate.is_for_statistics(text.as_bytes()) {
+    let statistics_text = read("statistics.json")?;
+    if !certificate.is_for_statistics(statistics_text.as_bytes()) {
         return Err(bad("statistics.json", &"these are not the statistics that the certificate is about"));
     }
-    let statistics = serde_json::from_str(&text).map_err(|error| bad("statistics.json", &error))?;
-    Ok((certificate, statistics))
+    let statistics =
+        serde_json::from_str(&statistics_text).map_err(|error| bad("statistics.json", &error))?;
+    Ok(Released { certificate, statistics, statistics_text })
 }

@@ -1,21 +1,22 @@
 use crate::Failure;
 use halflit::Certificate;
 use halflit::figures::{at_least, at_most};
+use halflit::mechanisms::Statement;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Recompute a certificate's promise from the file alone.
 ///
 /// Rebuilds the event from the mechanism's own numbers, prices it again, and compares with what is claimed. With --model, or given
-/// the folder of a release, also checks that the model file is the certified one. Exit code 1 if anything does not hold.
+/// the folder of a release, also checks that the files beside the certificate are the certified ones. Exit code 1 if anything does not hold.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit verify patients-release\n  halflit verify certificate.json --model model.json"
 )]
 pub struct Args {
-    /// The certificate, or the folder of a release: then its model is checked too.
+    /// The certificate, or the folder of a release: then its model and statistics are checked too.
     certificate: PathBuf,
-    /// The model it belongs to [default: none, or that of the folder].
+    /// The model, mean or messages it belongs to [default: none, or that of the folder].
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 }
@@ -23,28 +24,41 @@ pub struct Args {
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let is_folder = args.certificate.is_dir();
     let place = if is_folder { args.certificate.join("certificate.json") } else { args.certificate.clone() };
-    let checked_model = args.model.or_else(|| is_folder.then(|| args.certificate.join("model.json")));
     let path = place.display();
     let text = std::fs::read_to_string(&place)
         .map_err(|error| Failure::BadInput(format!("the certificate {path} cannot be read: {error}")))?;
     let certificate: Certificate = serde_json::from_str(&text)
         .map_err(|error| Failure::Failed(format!("{path} is not a valid certificate: {error}")))?;
     let verified = certificate.verify().map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
-    if let Some(model) = &checked_model {
-        let bytes = std::fs::read(model).map_err(|error| {
-            Failure::BadInput(format!("the model {} cannot be read: {error}", model.display()))
+    let checked_model = args
+        .model
+        .or_else(|| is_folder.then(|| args.certificate.join(released_file(&certificate.mechanism))));
+    let checked_statistics = (is_folder && certificate.statistics_sha256.is_some())
+        .then(|| args.certificate.join("statistics.json"));
+    let check_file = |kind: &str, file: &Path, is_certified: &dyn Fn(&[u8]) -> bool| {
+        let bytes = std::fs::read(file).map_err(|error| {
+            Failure::BadInput(format!("the {kind} {} cannot be read: {error}", file.display()))
         })?;
-        if !certificate.is_for_model(&bytes) {
-            return Err(Failure::Failed(format!(
-                "{} is not the model that {path} certifies",
-                model.display()
-            )));
+        if is_certified(&bytes) {
+            return Ok(());
         }
+        Err(Failure::Failed(format!("{} is not the {kind} that {path} certifies", file.display())))
+    };
+    if let Some(model) = &checked_model {
+        check_file("model", model, &|bytes| certificate.is_for_model(bytes))?;
+    }
+    if let Some(statistics) = &checked_statistics {
+        check_file("statistics", statistics, &|bytes| certificate.is_for_statistics(bytes))?;
     }
     if json {
         println!(
             "{}",
-            json!({ "valid": true, "verified": verified, "model_checked": checked_model.is_some() })
+            json!({
+                "valid": true,
+                "verified": verified,
+                "model_checked": checked_model.is_some(),
+                "statistics_checked": checked_statistics.is_some(),
+            })
         );
         return Ok(());
     }
@@ -59,5 +73,17 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         Some(model) => println!("{} is the certified model.", model.display()),
         None => println!("The model was not checked: add --model model.json."),
     }
+    if let Some(statistics) = checked_statistics {
+        println!("{} holds the certified statistics.", statistics.display());
+    }
     Ok(())
+}
+
+/// What the folder of a release calls the file that the certificate is about.
+fn released_file(mechanism: &Statement) -> &'static str {
+    match mechanism {
+        Statement::WeightedMean(_) => "mean.json",
+        Statement::Local(_) => "messages.ndjson",
+        _ => "model.json",
+    }
 }

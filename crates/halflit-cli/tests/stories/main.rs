@@ -4,6 +4,7 @@ mod a_file_becomes_a_release;
 mod a_price_is_asked;
 mod an_interrupted_training_releases_nothing;
 mod help_is_there;
+mod labels_are_private;
 mod means_are_released;
 mod nobody_need_be_trusted;
 mod noise_is_calibrated;

@@ -69,6 +69,10 @@ fn a_declaration_without_a_task_gives_means_and_a_certificate() {
         ["certificate.json", "mean.json", "mean.svg", "report.html"]
     );
     desk.ok("verify clinic-mean/certificate.json --model clinic-mean/mean.json");
+    assert!(
+        desk.ok("verify clinic-mean").contains("mean.json is the certified"),
+        "a folder is checked whole"
+    );
     assert!(desk.ok("ledger show --ledger clinic.ledger").contains("weighted_mean"));
 
     let mean: serde_json::Value = serde_json::from_str(&desk.read("clinic-mean/mean.json")).unwrap();

@@ -35,6 +35,7 @@ fn rows_are_randomized_here_and_averaged_there() {
     assert!(said.contains("4000 messages") && said.contains("ideal arithmetic"), "{said}");
     assert_eq!(files_of(&desk.path("phones-messages")), ["certificate.json", "messages.ndjson"]);
     desk.ok("verify phones-messages/certificate.json --model phones-messages/messages.ndjson");
+    desk.ok("verify phones-messages");
     assert!(desk.ok("ledger show --ledger phones.ledger").contains("local"));
 
     let mean = desk.json("local aggregate phones-messages/messages.ndjson");

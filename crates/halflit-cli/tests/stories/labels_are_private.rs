@@ -1,0 +1,64 @@
+use crate::{DECLARATION, Desk, files_of};
+
+/// Patients whose age and ward are public and whose illness is not.
+fn desk() -> Desk {
+    let desk = Desk::new(3000);
+    let public_ward = DECLARATION.replace("\"south\"]\n", "\"south\"]\nvisibility = \"public\"\n");
+    desk.write("privacy.toml", &public_ward);
+    desk
+}
+
+#[test]
+fn one_release_serves_many_models() {
+    let desk = desk();
+    assert!(desk.ok("check patients.csv").contains("differ only in the column ill of one row"));
+    let plan = desk.json("plan patients.csv");
+    assert_eq!(plan["candidates"][0]["mechanism"], "noisy_statistics", "{plan}");
+    desk.ok("train patients.csv");
+    assert_eq!(
+        files_of(&desk.path("patients-release")),
+        ["certificate.json", "model.json", "report.html", "statistics.json"]
+    );
+    assert!(desk.ok("verify patients-release").contains("holds the certified statistics"));
+    assert!(desk.read("patients-release/report.html").contains("standard error"));
+
+    let refit = "refit patients.csv --release patients-release --out again --regularization 0.001";
+    assert!(desk.ok(refit).contains("Nothing was charged"));
+    desk.ok("verify again");
+    desk.ok("refit patients.csv --release again --weight-size 0.5 --out once-more");
+    assert_ne!(desk.read("again/model.json"), desk.read("once-more/model.json"));
+    assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
+}
+
+/// The fit reads the released sums and public columns: other labels in the file change nothing.
+#[test]
+fn a_refit_does_not_see_the_labels() {
+    let desk = desk();
+    desk.ok("train patients.csv");
+    desk.ok("refit patients.csv --release patients-release --out before");
+    let flipped = desk.read("patients.csv").replace(",yes\n", ",no\n");
+    desk.write("patients.csv", &flipped);
+    desk.ok("refit patients.csv --release patients-release --out after");
+    assert_eq!(desk.read("before/model.json"), desk.read("after/model.json"));
+}
+
+#[test]
+fn other_statistics_are_refused() {
+    let desk = desk();
+    desk.ok("train patients.csv");
+    let statistics = desk.read("patients-release/statistics.json");
+    desk.write("patients-release/statistics.json", &statistics.replacen("\"sums\"", " \"sums\"", 1));
+    let output = desk.run("verify patients-release");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(crate::stderr(&output).contains("is not the statistics"), "{}", crate::stderr(&output));
+    let refused = desk.refused("refit patients.csv --release patients-release --out again");
+    assert!(refused.contains("not the statistics that the certificate is about"), "{refused}");
+    assert!(!desk.path("again").exists());
+    for size in ["0", "-1", "NaN", "inf"] {
+        desk.write("patients-release/statistics.json", &statistics);
+        let refused = desk.refused(&format!(
+            "refit patients.csv --release patients-release --out again --weight-size {size}"
+        ));
+        assert!(refused.contains("above 0"), "{refused}");
+    }
+}
