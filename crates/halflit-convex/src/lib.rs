@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod loss;
 mod math;
 pub mod perceptron;
+pub mod quasi_newton;
 mod rows;
 pub mod solver;
 #[cfg(test)]

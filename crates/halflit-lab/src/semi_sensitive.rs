@@ -40,6 +40,9 @@ pub struct Args {
     /// Leave out the synthetic tables.
     #[arg(long)]
     real_only: bool,
+    /// The mechanisms.
+    #[arg(long, value_delimiter = ',', default_values_t = MECHANISMS.map(str::to_owned))]
+    mechanisms: Vec<String>,
     /// A folder for semi-sensitive.csv and the charts.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -62,7 +65,10 @@ struct Cell {
     test_accuracy: Option<f64>,
 }
 
-const BELIEFS: [&str; 2] = ["belief_centred", "belief_updates"];
+const FULL_DP: &str = "full DP noisy_gradient";
+const MECHANISMS: [&str; 5] =
+    ["belief_statistics", "belief_centred", "belief_updates", "noisy_gradient", FULL_DP];
+const BELIEFS: [&str; 3] = ["belief_statistics", "belief_centred", "belief_updates"];
 const PUBLIC: &str = "visibility = \"public\"";
 const DELTA: f64 = 1e-6;
 
@@ -87,20 +93,28 @@ pub fn run(args: Args) -> Outcome {
                 Sensitive::Binary { columns: k.ilog2() as usize },
                 10,
                 runs,
+                &args.mechanisms,
             )?);
         }
         for &k in values {
-            cells.extend(synthetic("k in one column", rows, Sensitive::OneColumn { values: k }, 10, runs)?);
+            cells.extend(synthetic(
+                "k in one column",
+                rows,
+                Sensitive::OneColumn { values: k },
+                10,
+                runs,
+                &args.mechanisms,
+            )?);
         }
         for &d in dimensions {
-            cells.extend(synthetic("d", rows, Sensitive::Binary { columns: 3 }, d, runs)?);
+            cells.extend(synthetic("d", rows, Sensitive::Binary { columns: 3 }, d, runs, &args.mechanisms)?);
         }
     }
     if !args.synthetic_only {
         let epsilons: &[f64] = if args.quick { &[1.0] } else { &[0.1, 0.3, 1.0] };
         for table in real_tables()? {
             for &epsilon in epsilons {
-                cells.extend(table.compare(epsilon, runs)?);
+                cells.extend(table.compare(epsilon, runs, &args.mechanisms)?);
             }
         }
     }
@@ -176,6 +190,7 @@ fn synthetic(
     sensitive: Sensitive,
     d: usize,
     runs: usize,
+    mechanisms: &[String],
 ) -> Result<Vec<Cell>, Box<dyn std::error::Error>> {
     let (epsilon, size) = (EPSILON, (3.0 / d as f64).sqrt());
     let x: Vec<Vec<f64>> = (0..d)
@@ -228,23 +243,17 @@ fn synthetic(
     let best = encoded.fit(1e-5)?;
     let least = encoded.loss(&best)?;
     let mut cells = Vec::new();
-    let mechanisms = [
-        ("belief_centred", &semi),
-        ("belief_updates", &semi),
-        ("noisy_gradient", &semi),
-        ("noisy_gradient", &full),
-    ];
-    for (name, declaration) in mechanisms {
+    for shown in mechanisms {
+        let (name, declaration) = contender(shown, &semi, &full);
         let mut excess = Vec::new();
         for _ in 0..runs {
             let weights = train(declaration, table()?, name, epsilon)?;
             excess.push(encoded.loss(&weights)? - least);
         }
         let (mean, sd) = mean_and_sd(&excess);
-        let full_dp = std::ptr::eq(declaration, &raw const full);
         cells.push(Cell {
             table: format!("synthetic, {axis}"),
-            mechanism: if full_dp { "full DP noisy_gradient".to_owned() } else { name.to_owned() },
+            mechanism: shown.clone(),
             epsilon,
             values: k,
             dimension: d,
@@ -256,6 +265,11 @@ fn synthetic(
         });
     }
     Ok(cells)
+}
+
+/// The mechanism behind a name, and the declaration that it is given.
+fn contender<'a>(shown: &'a str, semi: &'a Declaration, full: &'a Declaration) -> (&'a str, &'a Declaration) {
+    if shown == FULL_DP { ("noisy_gradient", full) } else { (shown, semi) }
 }
 
 /// Plans, charges, runs and releases one mechanism.
@@ -368,7 +382,12 @@ impl Real {
         Ok(Declaration::parse(&text, &self.name)?)
     }
 
-    fn compare(&self, epsilon: f64, runs: usize) -> Result<Vec<Cell>, Box<dyn std::error::Error>> {
+    fn compare(
+        &self,
+        epsilon: f64,
+        runs: usize,
+        mechanisms: &[String],
+    ) -> Result<Vec<Cell>, Box<dyn std::error::Error>> {
         let semi = self.declaration(|column| self.sensitive.contains(&column), false)?;
         let full = self.declaration(|_| true, false)?;
         // What is left after dropping the sensitive columns is public; one column is declared sensitive only to have a relation.
@@ -396,12 +415,8 @@ impl Real {
             Ok(())
         };
         let test = Encoded::new(&semi, &read(&self.test, &semi)?)?;
-        for (name, shown, declaration) in [
-            ("belief_centred", "belief_centred", &semi),
-            ("belief_updates", "belief_updates", &semi),
-            ("noisy_gradient", "noisy_gradient", &semi),
-            ("noisy_gradient", "full DP noisy_gradient", &full),
-        ] {
+        for shown in mechanisms {
+            let (name, declaration) = contender(shown, &semi, &full);
             let models: Vec<Vec<f64>> = (0..runs)
                 .map(|_| train(declaration, read(&self.train, declaration)?, name, epsilon))
                 .collect::<Result<_, _>>()?;

@@ -115,13 +115,10 @@ impl Plans {
             Some(error) if candidates.is_empty() || wanted_parts => return Err(error.into()),
             _ => {}
         }
-        if let Some(wanted) = &request.mechanism {
-            let known: Vec<String> =
-                candidates.iter().map(|candidate| candidate.summary.mechanism.clone()).collect();
-            candidates.retain(|candidate| candidate.summary.mechanism == *wanted);
-            if candidates.is_empty() {
-                return Err(PlanError::Unknown { wanted: wanted.clone(), known });
-            }
+        if candidates.is_empty() {
+            let known = MechanismPlan::names(&problem).into_iter().map(str::to_owned).collect();
+            let wanted = request.mechanism.clone().unwrap_or_else(|| "any".to_owned());
+            return Err(PlanError::Unknown { wanted, known });
         }
         candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
         let without_public_rows = match problem.facts().public_rows {

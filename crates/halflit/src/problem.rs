@@ -183,3 +183,14 @@ pub enum UnitWeighting {
 
 /// What one feature unit is worth.
 pub const FEATURE_UNIT: f64 = 1.0 / (1u32 << FEATURE_BITS) as f64;
+
+/// The scores of one row: one per output.
+pub(crate) fn scores(rows: &Rows, row: usize, weights: &[f64]) -> Vec<f64> {
+    let along = |weights: &[f64]| match rows {
+        Rows::Dense(rows) => rows.row(row).iter().zip(weights).map(|(&q, w)| f64::from(q) * w).sum::<f64>(),
+        Rows::Sparse(rows) => {
+            rows.row(row).iter().map(|(column, q)| f64::from(q) * weights[column]).sum::<f64>()
+        }
+    };
+    weights.chunks(rows.width().max(1)).map(|weights| along(weights) * FEATURE_UNIT).collect()
+}

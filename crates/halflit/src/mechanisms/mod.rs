@@ -1,5 +1,6 @@
 //! The mechanisms, one folder each, named by what they perturb; and what they have in common.
 
+pub mod belief_statistics;
 pub mod belief_updates;
 pub mod block_statistics;
 pub mod local;
@@ -8,6 +9,8 @@ pub mod noisy_gradient;
 pub mod noisy_statistics;
 pub mod public_rows;
 pub mod randomized_response;
+mod sensitive_domain;
+mod summed_noise;
 pub mod weighted_mean;
 
 use crate::plan::{Request, Summary};
@@ -15,7 +18,7 @@ use crate::problem::Problem;
 use crate::release::{Numerics, StandardErrors};
 use halflit_convex::kernel::KernelError;
 use halflit_convex::solver::SolverError;
-use halflit_convex::{DomainError, LabelDomain, Loss, RowsError};
+use halflit_convex::{DomainError, LabelDomain, Loss, LossError, RowsError};
 use halflit_noise::{LatticeError, NoiseError, NoiseSource};
 use halflit_privacy::calibrate::{Budget, CalibrationError};
 use halflit_privacy::{Change, Event, ParameterError, PrivateRows, Relation, SensitiveColumns, Unit};
@@ -25,6 +28,8 @@ use noisy_gradient::parts::Start;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::ControlFlow;
+
+pub use summed_noise::SummedNoise;
 
 /// Why a mechanism could not be planned or run. None of these depends on a private cell.
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +172,9 @@ pub enum MechanismError {
     /// Rows could not be laid out.
     #[error(transparent)]
     Rows(#[from] RowsError),
+    /// The loss cannot be made.
+    #[error(transparent)]
+    Loss(#[from] LossError),
     /// The declared ball is no ball.
     #[error(transparent)]
     Domain(#[from] DomainError),
@@ -246,6 +254,8 @@ impl fmt::Display for Inconsistency {
 #[serde(tag = "name", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "one per certificate: its size does not matter")]
 pub enum Statement {
+    /// One release of sums over the rows of every sensitive value.
+    BeliefStatistics(belief_statistics::Statement),
     /// One release of blocks of the Gram matrix.
     BlockStatistics(block_statistics::Statement),
     /// Descent along noisy gradients.
@@ -268,6 +278,7 @@ impl Statement {
     /// The event that the run was.
     pub fn event(&self) -> Result<Event, ParameterError> {
         match self {
+            Statement::BeliefStatistics(statement) => statement.event(),
             Statement::BlockStatistics(statement) => statement.event(),
             Statement::NoisyGradient(statement) => statement.event(),
             Statement::NoisyStatistics(statement) => statement.event(),
@@ -282,6 +293,7 @@ impl Statement {
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
         match self {
+            Statement::BeliefStatistics(statement) => statement.check(),
             Statement::BlockStatistics(statement) => statement.check(),
             Statement::NoisyGradient(statement) => statement.check(),
             Statement::NoisyStatistics(statement) => statement.check(),
@@ -301,6 +313,10 @@ impl Statement {
                 some_column_is_public(relation)?;
                 weights_belong_to(relation, statement.units, statement.total_weight)
             }
+            Statement::BeliefStatistics(statement) => {
+                some_column_is_public(relation)?;
+                weights_belong_to(relation, statement.units, statement.total_weight)
+            }
             Statement::BlockStatistics(statement) => {
                 units_are_rows(relation)?;
                 weights_belong_to(relation, statement.units, statement.total_weight)
@@ -317,9 +333,20 @@ impl Statement {
         }
     }
 
+    /// The noise of the one sum that was released, for mechanisms that release one.
+    pub fn summed_noise(&self) -> Option<&SummedNoise> {
+        match self {
+            Statement::BeliefStatistics(statement) => Some(&statement.noise),
+            Statement::BlockStatistics(statement) => Some(&statement.noise),
+            Statement::NoisyStatistics(statement) => Some(&statement.noise),
+            _ => None,
+        }
+    }
+
     /// The kind of change that the noise was calibrated for.
     pub fn change(&self) -> Option<Change> {
         match self {
+            Statement::BeliefStatistics(statement) => Some(statement.change),
             Statement::BlockStatistics(statement) => Some(statement.change),
             Statement::NoisyGradient(statement) => Some(statement.change),
             Statement::NoisyStatistics(statement) => Some(statement.change),
@@ -334,6 +361,7 @@ impl Statement {
     /// Where the mechanism comes from.
     pub fn citation(&self) -> &'static str {
         match self {
+            Statement::BeliefStatistics(_) => belief_statistics::CITATION,
             Statement::BlockStatistics(_) => block_statistics::CITATION,
             Statement::NoisyGradient(_) => noisy_gradient::CITATION,
             Statement::NoisyStatistics(_) => noisy_statistics::CITATION,
@@ -348,9 +376,10 @@ impl Statement {
     /// How the private sum met its noise.
     pub fn numerics(&self) -> Numerics {
         match self {
-            Statement::BlockStatistics(_) | Statement::NoisyGradient(_) | Statement::NoisyStatistics(_) => {
-                Numerics::ExactLattice
-            }
+            Statement::BeliefStatistics(_)
+            | Statement::BlockStatistics(_)
+            | Statement::NoisyGradient(_)
+            | Statement::NoisyStatistics(_) => Numerics::ExactLattice,
             Statement::PublicRows(_) => Numerics::NoNoiseNeeded,
             Statement::RandomizedResponse(_) => Numerics::ExactCoins,
             Statement::BeliefUpdates(_) => Numerics::ExactLattice,
@@ -418,7 +447,10 @@ pub(crate) fn weights_belong_to(
 
 /// A planned mechanism.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a handful per problem: their size does not matter")]
 pub enum MechanismPlan {
+    /// One release of sums over the rows of every sensitive value.
+    BeliefStatistics(belief_statistics::Plan),
     /// One release of blocks of the Gram matrix.
     BlockStatistics(block_statistics::Plan),
     /// Descent along noisy gradients.
@@ -434,38 +466,68 @@ pub enum MechanismPlan {
 }
 
 impl MechanismPlan {
-    /// Every variant that the request leaves open, planned for the budget.
+    /// The names of the mechanisms that the declaration is of the kind for.
+    pub(crate) fn names(problem: &Problem) -> Vec<&'static str> {
+        [
+            (noisy_gradient::NAME, true),
+            (belief_statistics::NAME, belief_statistics::fits(problem)),
+            (block_statistics::NAME, block_statistics::fits(problem)),
+            (noisy_statistics::NAME, noisy_statistics::fits(problem)),
+            (randomized_response::NAME, randomized_response::fits(problem)),
+            (public_rows::NAME, problem.facts().public_rows > 0),
+            (belief_updates::CENTRED_NAME, belief_updates::fits(problem)),
+            (belief_updates::NAME, belief_updates::fits(problem)),
+        ]
+        .into_iter()
+        .filter_map(|(name, fits)| fits.then_some(name))
+        .collect()
+    }
+
+    /// Every variant that the request leaves open, planned for the budget. A mechanism that is asked for by name is planned even where it does not fit: it says why.
     pub(crate) fn candidates(
         problem: &Problem,
         request: &Request,
         budget: Budget,
     ) -> Vec<Result<MechanismPlan, MechanismError>> {
-        let mut candidates: Vec<Result<MechanismPlan, MechanismError>> =
-            noisy_gradient_variants(problem, request)
-                .iter()
-                .map(|params| {
-                    noisy_gradient::Plan::new(problem, params, budget).map(MechanismPlan::NoisyGradient)
-                })
-                .collect();
-        if block_statistics::fits(problem) {
-            candidates.push(block_statistics::Plan::new(problem, budget).map(MechanismPlan::BlockStatistics));
-        }
-        if noisy_statistics::fits(problem) {
-            candidates.push(noisy_statistics::Plan::new(problem, budget).map(MechanismPlan::NoisyStatistics));
-        }
-        if randomized_response::fits(problem) {
-            let planned = randomized_response::Plan::new(problem, budget);
-            candidates.push(planned.map(MechanismPlan::RandomizedResponse));
-        }
-        if problem.facts().public_rows > 0 {
-            candidates.push(public_rows::Plan::new(problem).map(MechanismPlan::PublicRows));
-        }
-        candidates.extend(belief_updates::candidates(problem, request, budget));
-        candidates
+        let names: Vec<&str> = match &request.mechanism {
+            Some(wanted) => vec![wanted],
+            None => MechanismPlan::names(problem),
+        };
+        let planned = |name: &str| -> Vec<Result<MechanismPlan, MechanismError>> {
+            match name {
+                noisy_gradient::NAME => noisy_gradient_variants(problem, request)
+                    .iter()
+                    .map(|params| {
+                        noisy_gradient::Plan::new(problem, params, budget).map(MechanismPlan::NoisyGradient)
+                    })
+                    .collect(),
+                belief_statistics::NAME => {
+                    let planned = belief_statistics::Plan::new(problem, budget);
+                    vec![planned.map(MechanismPlan::BeliefStatistics)]
+                }
+                block_statistics::NAME => {
+                    vec![block_statistics::Plan::new(problem, budget).map(MechanismPlan::BlockStatistics)]
+                }
+                noisy_statistics::NAME => {
+                    vec![noisy_statistics::Plan::new(problem, budget).map(MechanismPlan::NoisyStatistics)]
+                }
+                randomized_response::NAME => {
+                    let planned = randomized_response::Plan::new(problem, budget);
+                    vec![planned.map(MechanismPlan::RandomizedResponse)]
+                }
+                public_rows::NAME => vec![public_rows::Plan::new(problem).map(MechanismPlan::PublicRows)],
+                belief_updates::CENTRED_NAME | belief_updates::NAME => {
+                    belief_updates::candidates(name, problem, request, budget)
+                }
+                _ => Vec::new(),
+            }
+        };
+        names.into_iter().flat_map(planned).collect()
     }
 
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
         match self {
+            MechanismPlan::BeliefStatistics(plan) => plan.summary(problem),
             MechanismPlan::BlockStatistics(plan) => plan.summary(problem),
             MechanismPlan::NoisyGradient(plan) => plan.summary(problem),
             MechanismPlan::NoisyStatistics(plan) => plan.summary(problem),
@@ -477,6 +539,7 @@ impl MechanismPlan {
 
     pub(crate) fn statement(&self, problem: &Problem) -> Statement {
         match self {
+            MechanismPlan::BeliefStatistics(plan) => Statement::BeliefStatistics(plan.statement(problem)),
             MechanismPlan::BlockStatistics(plan) => Statement::BlockStatistics(plan.statement(problem)),
             MechanismPlan::NoisyGradient(plan) => Statement::NoisyGradient(plan.statement(problem)),
             MechanismPlan::NoisyStatistics(plan) => Statement::NoisyStatistics(plan.statement(problem)),
@@ -489,6 +552,7 @@ impl MechanismPlan {
     /// How what was not declared was chosen.
     pub(crate) fn choices(&self) -> &'static str {
         match self {
+            MechanismPlan::BeliefStatistics(_) => belief_statistics::CHOICES,
             MechanismPlan::BlockStatistics(_) => block_statistics::CHOICES,
             MechanismPlan::NoisyGradient(_) => noisy_gradient::CHOICES,
             MechanismPlan::NoisyStatistics(_) => noisy_statistics::CHOICES,
@@ -506,6 +570,7 @@ impl MechanismPlan {
         watch: &mut dyn Watch,
     ) -> Result<Fitted, MechanismError> {
         match self {
+            MechanismPlan::BeliefStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::BlockStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch).map(Fitted::from),
             MechanismPlan::NoisyStatistics(plan) => plan.run(problem, token, source, watch),

@@ -1,8 +1,7 @@
 //! A pool of made-up sensitive cells, and drawing from it row by row.
 
-use super::scores;
 use crate::mechanisms::MechanismError;
-use crate::problem::{FEATURE_UNIT, PublicSide};
+use crate::problem::{FEATURE_UNIT, PublicSide, scores};
 use halflit_convex::{DenseRows, Loss, Rows, SparseRows};
 use halflit_noise::{FractionBits, Law, Stream};
 use halflit_table::{Column, ColumnDomain, LabelEncoding, OutOfDomain, PublicFeatures, Table};
@@ -156,7 +155,7 @@ impl Pool {
         let mut race = vec![0i64; self.entries.len()];
         for row in 0..count {
             let base = match (known, model) {
-                (Some(known), Some((_, weights))) => scores(known, row, weights)?,
+                (Some(known), Some((_, weights))) => scores(known, row, weights),
                 (_, Some((loss, _))) => vec![0.0; loss.outputs()],
                 _ => Vec::new(),
             };

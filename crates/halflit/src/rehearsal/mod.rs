@@ -51,7 +51,7 @@ mod tests;
 
 use crate::mechanisms::public_rows;
 use crate::mechanisms::{MechanismError, MechanismPlan, prior_radius};
-use crate::problem::{FEATURE_UNIT, Problem, PublicSide};
+use crate::problem::{Problem, PublicSide, scores};
 use cells::Pool;
 use halflit_convex::{Loss, Rows};
 use halflit_noise::{FractionBits, Law, RehearsalSource};
@@ -261,18 +261,7 @@ fn drawn(public: &PublicSide<'_>, loss: Loss, stream: &mut halflit_noise::Stream
 fn mean_loss(loss: Loss, rows: &Rows, labels: &[f64], weights: &[f64]) -> Result<f64, MechanismError> {
     let mut total = 0.0;
     for (row, &label) in labels.iter().enumerate() {
-        total += loss.value(&scores(rows, row, weights)?, label);
+        total += loss.value(&scores(rows, row, weights), label);
     }
     Ok(total / labels.len().max(1) as f64)
-}
-
-/// The scores of one row.
-fn scores(rows: &Rows, row: usize, weights: &[f64]) -> Result<Vec<f64>, MechanismError> {
-    let along = |weights: &[f64]| match rows {
-        Rows::Dense(rows) => rows.row(row).iter().zip(weights).map(|(&q, w)| f64::from(q) * w).sum::<f64>(),
-        Rows::Sparse(rows) => {
-            rows.row(row).iter().map(|(column, q)| f64::from(q) * weights[column]).sum::<f64>()
-        }
-    };
-    Ok(weights.chunks(rows.width().max(1)).map(|weights| along(weights) * FEATURE_UNIT).collect())
 }

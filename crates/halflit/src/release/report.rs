@@ -5,7 +5,7 @@ use super::errors::StandardErrors;
 use super::model::Model;
 use crate::figures::{about, at_least, at_most, whole};
 use crate::mechanisms::noisy_gradient::parts::Descent;
-use crate::mechanisms::{Statement, noisy_statistics};
+use crate::mechanisms::{Statement, SummedNoise, noisy_gradient};
 use crate::plot::{Bar, BarChart, profile_chart};
 use crate::release::Left;
 use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
@@ -117,11 +117,30 @@ pub(super) fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
 }
 
 fn noise(certificate: &Certificate, model: &Model) -> Markup {
-    let statement = match &certificate.mechanism {
-        Statement::NoisyGradient(statement) => statement,
-        Statement::NoisyStatistics(statement) => return noise_on_label_sums(statement),
-        _ => return html! {},
-    };
+    match &certificate.mechanism {
+        Statement::NoisyGradient(statement) => noise_on_gradients(statement, model),
+        Statement::NoisyStatistics(statement) => {
+            let what = "One noisy sum of features times labels was released";
+            let refit = html! {
+                p { "Any number of further models can be fitted to the same noisy sum at no further cost: "
+                    code { "halflit refit DATA --release FOLDER" } "." }
+            };
+            noise_on_a_sum(what, &statement.noise, statement.coordinates, statement.units, &refit)
+        }
+        Statement::BlockStatistics(statement) => {
+            let what = "The sums of products that touch a hidden column were released once";
+            noise_on_a_sum(what, &statement.noise, statement.released, statement.units, &html! {})
+        }
+        Statement::BeliefStatistics(statement) => {
+            let what =
+                "One noisy sum of public columns was released for every joint value of the sensitive columns";
+            noise_on_a_sum(what, &statement.noise, statement.released, statement.units, &html! {})
+        }
+        _ => html! {},
+    }
+}
+
+fn noise_on_gradients(statement: &noisy_gradient::Statement, model: &Model) -> Markup {
     // A measured clip norm differs from step to step: everything is then in units of it.
     let clip_norm = statement.clip_norm().unwrap_or(1.0);
     let noise_std = clip_norm * statement.least_noise_multiplier();
@@ -129,16 +148,6 @@ fn noise(certificate: &Certificate, model: &Model) -> Markup {
     let everyone = clip_norm * statement.units as f64;
     let coordinates: usize = model.weights().iter().map(Vec::len).sum();
     let total = noise_std * (coordinates as f64).sqrt();
-    let bars = [
-        ("one unit can move the sum by", sensitivity),
-        ("noise, all coordinates", total),
-        ("all units together", everyone),
-    ];
-    let chart = BarChart {
-        title: "Noise against signal, one step".to_owned(),
-        x_label: "l2 norm, one tick per power of ten".to_owned(),
-        bars: bars.map(|(name, value)| Bar { name: name.to_owned(), value, error: None }).to_vec(),
-    };
     html! {
         section {
             h2 { "The noise against the signal" }
@@ -148,31 +157,43 @@ fn noise(certificate: &Certificate, model: &Model) -> Markup {
                 "); the noise has standard deviation " (about(noise_std, 3)) " in every coordinate"
                 @if statement.levels.len() > 1 { " in the last step, more before" } "; all "
                 (whole(statement.units)) " units together could move the sum by " (about(everyone, 3)) "." }
-            (drawn(chart.to_inline_log_svg()))
-            @if everyone < total {
-                p.alarm { "The noise is larger than anything the data could say: expect a useless model. More data, fewer columns or a larger
-                    budget are needed." }
-            }
+            (noise_chart("one step", sensitivity, total, everyone))
         }
     }
 }
 
-fn noise_on_label_sums(statement: &noisy_statistics::Statement) -> Markup {
-    let total = statement.noise_std * (statement.coordinates as f64).sqrt();
-    let everyone = statement.sensitivity * statement.units as f64;
+/// A sum of so many numbers that was released once.
+fn noise_on_a_sum(what: &str, noise: &SummedNoise, numbers: u64, units: u64, more: &Markup) -> Markup {
+    let total = noise.noise_std * (numbers as f64).sqrt();
+    let everyone = noise.sensitivity * units as f64;
     html! {
         section {
             h2 { "The noise against the signal" }
-            p { "One noisy sum of features times labels was released, " (whole(statement.coordinates)) " numbers in all. Changing the labels of one unit moves it by at
-                most " (about(statement.sensitivity, 3)) " (the longest row of this table: its features are public); the noise has standard deviation "
-                (about(statement.noise_std, 3)) " in every number, norm about " (about(total, 3)) "; all " (whole(statement.units))
-                " units together could move the sum by " (about(everyone, 3)) "." }
-            p { "Any number of further models can be fitted to the same noisy sum at no further cost: "
-                code { "halflit refit DATA --release FOLDER" } "." }
-            @if everyone < total {
-                p.alarm { "The noise is larger than anything the labels could say: expect a useless model. More data, fewer columns or a larger
-                    budget are needed." }
-            }
+            p { (what) ", " (whole(numbers)) " numbers in all. One unit can move them by at most " (about(noise.sensitivity, 3))
+                ", computed from the public columns of this table; the noise has standard deviation " (about(noise.noise_std, 3))
+                " in every number; all " (whole(units)) " units together could move the sum by " (about(everyone, 3)) "." }
+            (noise_chart("the release", noise.sensitivity, total, everyone))
+            (more)
+        }
+    }
+}
+
+fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Markup {
+    let bars = [
+        ("one unit can move the sum by", sensitivity),
+        ("noise, all coordinates", total),
+        ("all units together", everyone),
+    ];
+    let chart = BarChart {
+        title: format!("Noise against signal, {what}"),
+        x_label: "l2 norm, one tick per power of ten".to_owned(),
+        bars: bars.map(|(name, value)| Bar { name: name.to_owned(), value, error: None }).to_vec(),
+    };
+    html! {
+        (drawn(chart.to_inline_log_svg()))
+        @if everyone < total {
+            p.alarm { "The noise is larger than anything the data could say: expect a useless model. More data, fewer columns or a larger
+                budget are needed." }
         }
     }
 }
@@ -265,11 +286,11 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
                     tr { th { "Descent" } td { (descent_words(statement.descent)) } }
                 }
             }
-            @if let Statement::NoisyStatistics(statement) = &certificate.mechanism {
+            @if let Some(noise) = certificate.mechanism.summed_noise() {
                 table {
                     tr { th { "Releases" } td { "one" } }
-                    tr { th { "Sensitivity" } td { (about(statement.sensitivity, 3)) } }
-                    tr { th { "Noise standard deviation" } td { (about(statement.noise_std, 3)) } }
+                    tr { th { "Sensitivity" } td { (about(noise.sensitivity, 3)) } }
+                    tr { th { "Noise standard deviation" } td { (about(noise.noise_std, 3)) } }
                 }
             }
             @if let Statement::RandomizedResponse(statement) = &certificate.mechanism {

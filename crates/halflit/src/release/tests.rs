@@ -164,6 +164,7 @@ fn certificates() -> Vec<Certificate> {
         ("noisy_gradient", Story { by_user: true, public: vec!["x"], public_rows: true, ..Story::new(80) }),
         ("noisy_statistics", labels()),
         ("randomized_response", labels()),
+        ("belief_statistics", Story { public: vec!["x", "u", "y"], ..Story::new(80) }),
         ("public_rows", Story { public_rows: true, ..Story::new(300) }),
     ]
     .map(|(mechanism, story)| {
@@ -195,7 +196,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 19] = [
+    const FREE: [&str; 21] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -211,6 +212,8 @@ fn every_field_that_follows_from_others_is_recomputed() {
         "/mechanism/radius",
         "/mechanism/rows",
         "/mechanism/coordinates",
+        "/mechanism/values",
+        "/mechanism/released",
         "/statistics_sha256",
         // Whether that file has a matrix; sensitivity and noise are of what was summed, with it or without.
         "/mechanism/is_shaped",

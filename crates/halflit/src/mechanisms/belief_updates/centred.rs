@@ -1,11 +1,11 @@
 //! The practical sibling, belief-centred gradient: every step asks the table, and every answer teaches the beliefs.
 
 use super::answerer::{Secret, noisy_difference};
-use super::domain::SensitiveDomain;
 use super::gradient::PublicParts;
 use super::noise::AnswerNoise;
 use super::optimizer::{Optimizer, Solution};
 use crate::mechanisms::noisy_gradient::remove_common_part;
+use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::mechanisms::{MechanismError, Watch};
 use halflit_convex::Loss;
 use halflit_convex::kernel::{BeliefQuery, BeliefUpdate, Beliefs};

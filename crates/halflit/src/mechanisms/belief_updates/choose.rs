@@ -2,7 +2,6 @@
 
 use super::answerer::{Answerer, Secret, Settings};
 use super::centred::{CentredRun, Centring};
-use super::domain::SensitiveDomain;
 use super::gradient::PublicParts;
 use super::noise::{AnswerNoise, TestNoise, block_event};
 use super::online::{self, Task};
@@ -11,6 +10,7 @@ use super::{Choice, Chosen, Constants, Method, Params, Variant};
 use crate::mechanisms::MechanismError;
 use crate::mechanisms::noisy_gradient::Schedule;
 use crate::mechanisms::noisy_gradient::schedule::Scales;
+use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::problem::Problem;
 use crate::rehearsal::{MadeUp, Rehearsal};
 use halflit_convex::kernel::Beliefs;

@@ -1,7 +1,7 @@
 //! The gradient of a problem's objective, put together from a private mean, the public rows and the penalty.
 
-use super::domain::SensitiveDomain;
 use crate::mechanisms::MechanismError;
+use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::problem::Problem;
 use halflit_convex::kernel::{BeliefQuery, BeliefRows, Beliefs, GradientQuery, SensitiveValues};
 use halflit_convex::{Loss, Rows};

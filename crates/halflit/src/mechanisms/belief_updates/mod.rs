@@ -40,7 +40,6 @@
 mod answerer;
 mod centred;
 mod choose;
-mod domain;
 mod gradient;
 mod noise;
 mod online;
@@ -49,11 +48,11 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
+pub use crate::mechanisms::sensitive_domain::SensitiveDomain;
 #[doc(alias = "private vector multiplicative weights")]
 #[doc(alias = "PVMW")]
 pub use answerer::{Answer, Answerer, Settings};
 pub use centred::Centring;
-pub use domain::SensitiveDomain;
 pub use noise::{AnswerNoise, TestNoise, paper_rho, zcdp_rho};
 pub use online::{Online, OnlinePlan, Task};
 pub use optimizer::{Optimizer, Solution, Status};
@@ -67,8 +66,8 @@ use centred::CentredRun;
 use gradient::PublicParts;
 use halflit_convex::kernel::Beliefs;
 use halflit_noise::NoiseSource;
-use halflit_privacy::Change;
 use halflit_privacy::calibrate::Budget;
+use halflit_privacy::{Change, Unit};
 use halflit_table::{Regularization, Unsealed};
 
 /// The name of the online variant in plans, certificates and on the command line.
@@ -150,14 +149,21 @@ enum Method {
     Centred { centring: Centring },
 }
 
-/// Every variant that the request leaves open. Silent where the declaration has nothing for it, unless it is asked for by name.
+/// Whether the declaration is of the kind that beliefs are for.
+pub(crate) fn fits(problem: &Problem) -> bool {
+    // A sensitive label that enters linearly needs one release only: that is noisy_statistics, and many releases cannot beat it.
+    let one_release_is_enough = problem.loss().is_canonical()
+        && problem.encoding().columns().iter().all(|column| !column.is_sensitive());
+    !one_release_is_enough && domain_of(problem).is_ok()
+}
+
+/// The variant of this name, unless the request fixes parameters of the noisy gradient and leaves the mechanism open.
 pub(crate) fn candidates(
+    name: &str,
     problem: &Problem,
     request: &Request,
     budget: Budget,
 ) -> Vec<Result<MechanismPlan, MechanismError>> {
-    let wanted = |name: &str| request.mechanism.as_ref().is_none_or(|wanted| wanted == name);
-    // Parameters of the noisy gradient ask for the noisy gradient.
     let fixes_another = request.centre.is_some()
         || request.sampling_rate.is_some()
         || request.steps.is_some()
@@ -165,21 +171,18 @@ pub(crate) fn candidates(
     if request.mechanism.is_none() && fixes_another {
         return Vec::new();
     }
-    // A sensitive label that enters linearly needs one release only: that is noisy_statistics, and many releases cannot beat it.
-    let one_release_is_enough = problem.loss().is_canonical()
-        && problem.encoding().columns().iter().all(|column| !column.is_sensitive());
-    if request.mechanism.is_none() && one_release_is_enough {
-        return Vec::new();
+    let variant = if name == CENTRED_NAME { Variant::Centred } else { Variant::Online };
+    let planned = Plan::new(problem, &Params { variant, choice: Choice::Rehearsed }, budget);
+    vec![planned.map(MechanismPlan::BeliefUpdates)]
+}
+
+/// The values that rows may have, if the declaration protects them as beliefs can.
+fn domain_of(problem: &Problem) -> Result<SensitiveDomain, MechanismError> {
+    let relation = problem.relation();
+    if relation.change() != Change::Replace || *relation.unit() != Unit::Row {
+        return Err(MechanismError::BeliefRelation);
     }
-    let mut candidates = Vec::new();
-    for (variant, name) in [(Variant::Centred, CENTRED_NAME), (Variant::Online, NAME)] {
-        if !wanted(name) || (request.mechanism.is_none() && SensitiveDomain::of(problem).is_err()) {
-            continue;
-        }
-        let planned = Plan::new(problem, &Params { variant, choice: Choice::Rehearsed }, budget);
-        candidates.push(planned.map(MechanismPlan::BeliefUpdates));
-    }
-    candidates
+    SensitiveDomain::of(problem)
 }
 
 /// The constants that plans and choices are made from; all public.
@@ -224,7 +227,7 @@ impl Plan {
     /// # Errors
     /// A relation or a sensitive column that has no finite set of values, numbers outside their ranges, a budget that no noise can meet.
     pub fn new(problem: &Problem, params: &Params, budget: Budget) -> Result<Self, MechanismError> {
-        let domain = SensitiveDomain::of(problem)?;
+        let domain = domain_of(problem)?;
         let parts = PublicParts::of(problem)?;
         let constants = Constants::of(problem, &domain, &parts);
         let chosen = choose::choose(problem, &domain, &constants, params, budget)?;
@@ -332,7 +335,7 @@ impl Plan {
         source: &mut NoiseSource,
         watch: &mut dyn Watch,
     ) -> Result<Fitted, MechanismError> {
-        let secret = self.domain.secret(problem, token)?;
+        let secret = Secret(self.domain.private_positions(problem, token)?);
         let stream = source.stream()?;
         let parts = PublicParts::of(problem)?;
         let solution = self.solve(problem, &parts, secret, stream, watch)?;

@@ -1,12 +1,12 @@
 //! The online answerer for those who have paid: ask queries, or solve several problems that share one set of beliefs.
 
-use super::answerer::{Answer, Answerer};
-use super::domain::SensitiveDomain;
+use super::answerer::{Answer, Answerer, Secret};
 use super::gradient::PublicParts;
 use super::optimizer::{Optimizer, Solution};
 use super::statement::Statement;
 use super::{Choice, Method, NAME, Params, Variant};
 use crate::ledger::{Charged, Receipt};
+use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch};
 use crate::plan::{Plan, Priced};
 use crate::problem::Problem;
@@ -124,7 +124,7 @@ impl Online {
             return Err(MechanismError::NotOnline { wanted: NAME });
         };
         let domain = mechanism.domain.clone();
-        let secret = domain.secret(&problem, key)?;
+        let secret = Secret(domain.private_positions(&problem, key)?);
         let beliefs = Beliefs::uniform(secret.0.len(), domain.len());
         let answerer = Answerer::new(settings, test, mechanism.answer, beliefs, secret, source.stream()?)?;
         Ok(Online { problem, receipt, domain, answerer })

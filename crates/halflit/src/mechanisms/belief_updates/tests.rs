@@ -463,7 +463,7 @@ fn one_charge_solves_many_problems_and_answers_queries() {
 
 #[test]
 fn what_beliefs_cannot_hold_is_refused_by_name() {
-    let refused = |story: Story| SensitiveDomain::of(&story.problem()).unwrap_err();
+    let refused = |story: Story| domain_of(&story.problem()).unwrap_err();
     let number = refused(Story { public: vec!["x", "y"], ..Story::new(50) });
     assert!(matches!(&number, MechanismError::SensitiveNumber { column } if column == "u"), "{number}");
     assert!(number.to_string().contains("u is a number"));
@@ -489,7 +489,7 @@ fn every_row_has_the_value_that_fills_its_coordinates() {
         let problem = story.problem();
         let domain = SensitiveDomain::of(&problem).unwrap();
         let key = Unsealed::charge_was_recorded();
-        let secret = domain.secret(&problem, &key).unwrap();
+        let secret = Secret(domain.private_positions(&problem, &key).unwrap());
         let rows = problem.encoded().private_rows().open(&key);
         let labels = problem.encoded().private_labels().open(&key);
         let is_sensitive = problem.encoding().sensitive_coordinates();

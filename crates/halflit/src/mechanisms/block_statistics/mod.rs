@@ -36,6 +36,7 @@ mod sensitivity;
 mod tests;
 
 use crate::mechanisms::noisy_statistics::gaussian_std_per_sensitivity;
+use crate::mechanisms::summed_noise::SummedNoise;
 use crate::mechanisms::{Fitted, Inconsistency, MechanismError, Watch, prior_radius, zero_model_loss};
 use crate::plan::Summary;
 use crate::problem::{FEATURE_UNIT, Problem};
@@ -43,7 +44,7 @@ use crate::release::StandardErrors;
 use gram::{Coordinates, KnownParts};
 use halflit_noise::{NoiseSource, SumLattice, SumRequest};
 use halflit_privacy::calibrate::Budget;
-use halflit_privacy::{Change, Event, L2Sensitivity, NoiseStd, ParameterError, Unit};
+use halflit_privacy::{Change, Event, ParameterError, Unit};
 use halflit_table::{Regularization, Unsealed};
 use sensitivity::joint_sensitivity;
 use serde::{Deserialize, Serialize};
@@ -91,14 +92,8 @@ pub struct Statement {
     pub hidden_radius: f64,
     /// h: number of hidden coordinates, a hidden label included.
     pub hidden_coordinates: u64,
-    /// k: the noise is round(2^k Z) lattice units.
-    pub lattice_bits: u32,
-    /// How far one row can move the integer release.
-    pub lattice_sensitivity: u64,
-    /// The same in real units.
-    pub sensitivity: f64,
-    /// Noise standard deviation of each released number, in real units.
-    pub noise_std: f64,
+    /// The noise, and how far one row can move the sums.
+    pub noise: SummedNoise,
     /// Number of released numbers.
     pub released: u64,
     /// Number of protected rows, a public constant.
@@ -112,27 +107,18 @@ pub struct Statement {
 impl Statement {
     /// The event that the release was: one Gaussian, in lattice units.
     pub fn event(&self) -> Result<Event, ParameterError> {
-        Ok(Event::GaussianDiameter {
-            sensitivity: L2Sensitivity::new(self.lattice_sensitivity as f64)?,
-            noise_std: NoiseStd::new(self.scale())?,
-        })
-    }
-
-    fn scale(&self) -> f64 {
-        (1u64 << self.lattice_bits.min(63)) as f64
+        self.noise.event()
     }
 
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        if !(16..=44).contains(&self.lattice_bits) || !(1..1 << 53).contains(&self.lattice_sensitivity) {
-            return Err(Inconsistency::new(
-                "lattice",
-                "16 to 44 fraction bits and a sensitivity from 1 to 2^53",
-            ));
-        }
+        self.noise.check()?;
         let is_norm = |value: f64| value.is_finite() && value >= 0.0;
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
-        if !(is_norm(self.known_norm) && is_positive(self.hidden_radius) && is_positive(self.sensitivity)) {
+        if !(is_norm(self.known_norm)
+            && is_positive(self.hidden_radius)
+            && is_positive(self.noise.sensitivity))
+        {
             return Err(Inconsistency::new("norms", "finite, the hidden radius and the sensitivity above 0"));
         }
         if self.hidden_coordinates == 0 {
@@ -144,18 +130,10 @@ impl Statement {
             self.hidden_coordinates as usize,
             self.change,
         );
-        if !(self.sensitivity >= needed * (1.0 - 1e-12)) {
+        if !(self.noise.sensitivity >= needed * (1.0 - 1e-12)) {
             return Err(Inconsistency::new(
                 "sensitivity",
                 "at least what the norms of the known and hidden parts imply",
-            ));
-        }
-        let (integers, reals) =
-            (self.scale() / self.lattice_sensitivity as f64, self.noise_std / self.sensitivity);
-        if !((reals / integers - 1.0).abs() <= 1e-9) {
-            return Err(Inconsistency::new(
-                "noise_std",
-                "sensitivity times 2^lattice_bits / lattice_sensitivity",
             ));
         }
         Ok(())
@@ -266,10 +244,7 @@ impl Plan {
             known_norm: self.known_norm * FEATURE_UNIT,
             hidden_radius: self.hidden_radius as f64 * FEATURE_UNIT,
             hidden_coordinates: self.coordinates.hidden.len() as u64,
-            lattice_bits: self.lattice.bits().get(),
-            lattice_sensitivity: self.sensitivity,
-            sensitivity: self.sensitivity as f64 * self.unit(),
-            noise_std: self.noise_std(),
+            noise: SummedNoise::new(self.lattice.bits().get(), self.sensitivity, self.unit()),
             released: self.coordinates.released() as u64,
             units: problem.private_units(),
             total_weight: problem.total_weight(),

@@ -221,9 +221,9 @@ fn a_tampered_statement_is_inconsistent() {
         |s| s.hidden_coordinates = 0,
         |s| s.hidden_radius *= 1.01,
         |s| s.known_norm *= 2.0,
-        |s| s.lattice_sensitivity /= 2,
-        |s| s.noise_std *= 1.001,
-        |s| s.lattice_bits = 50,
+        |s| s.noise.lattice_sensitivity /= 2,
+        |s| s.noise.noise_std *= 1.001,
+        |s| s.noise.lattice_bits = 50,
     ];
     for change in changed {
         let mut statement = honest.clone();

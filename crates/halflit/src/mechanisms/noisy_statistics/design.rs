@@ -4,8 +4,8 @@ use super::lattice::{LabelSteps, rows_sharing_a_weight};
 use crate::digest::sha256;
 use crate::mechanisms::MechanismError;
 use crate::problem::{FEATURE_UNIT, Problem};
-use halflit_convex::solver::ProblemSpec;
-use halflit_convex::{Domain, DomainError, Loss, Rows};
+use halflit_convex::solver::{self, ProblemSpec};
+use halflit_convex::{Domain, DomainError, Interval, Loss, LossSpec, Rows};
 use halflit_privacy::Unit;
 use halflit_table::{PublicFeatures, PublicView, Units};
 
@@ -34,36 +34,49 @@ pub(crate) fn public_parts<'a>(view: &PublicView<'a>) -> Result<(&'a Rows, &'a U
     }
 }
 
-/// How the labels of a problem enter, if they enter linearly.
-pub(crate) fn label_steps(problem: &Problem) -> Result<LabelSteps, MechanismError> {
-    let loss = problem.loss();
+/// How the labels of a loss enter, if they enter linearly.
+pub(crate) fn label_steps(loss: Loss) -> Result<LabelSteps, MechanismError> {
     LabelSteps::of(loss.label_domain())
         .filter(|_| loss.is_canonical())
         .ok_or(MechanismError::NotCanonical { loss: loss.name() })
 }
 
 impl Design {
-    /// Lays out the public features. Private rows get exactly the weights that they have in an integer sum with this many steps per
-    /// unit of weight: floor(M omega_i) / M.
+    /// Lays out the public features, for the problem's own loss and labels.
     pub fn new(problem: &Problem, steps_per_weight: u64) -> Result<Self, MechanismError> {
         let view = problem.encoded().public_view()?;
         let (private, units) = public_parts(&view)?;
         let (public, _) = problem.public_data();
         let rows = private.concat(public)?;
+        let design = Design::on_rows(problem, rows, units, problem.loss(), steps_per_weight)?;
+        Ok(Design { row_norm: problem.row_norm_bound(), radius: problem.radius(), ..design })
+    }
+
+    /// A design on any public numbers of the rows (private rows first, then the public ones) for any canonical loss. Private rows get exactly the weights that they have in an
+    /// integer sum with this many steps per unit of weight: floor(M omega_i) / M.
+    pub fn on_rows(
+        problem: &Problem,
+        rows: Rows,
+        units: &Units,
+        loss: Loss,
+        steps_per_weight: u64,
+    ) -> Result<Self, MechanismError> {
         let weights = rows_sharing_a_weight(problem.unit_weighting(), units).map(|one_in| {
             let weight = |one_in: &u64| (steps_per_weight / one_in) as f64 / steps_per_weight as f64;
             let mut weights: Vec<f64> = one_in.iter().map(weight).collect();
             weights.resize(rows.len(), problem.public_row_weight());
             weights
         });
+        let longest = ((rows.max_squared_norm() + 1) as f64).sqrt() * FEATURE_UNIT;
         let mut design = Design {
-            loss: problem.loss(),
-            labels: label_steps(problem)?,
+            loss,
+            labels: label_steps(loss)?,
             rows,
             weights,
             total_weight: problem.total_weight(),
-            row_norm: problem.row_norm_bound(),
-            radius: problem.radius(),
+            // Rounding of the root and of the product is far below the unit that was added.
+            row_norm: longest * (1.0 + 1e-12),
+            radius: None,
             units_are_rows: *problem.relation().unit() == Unit::Row,
             feature_sums: Vec::new(),
         };
@@ -90,6 +103,17 @@ impl Design {
             }
         }
         sum
+    }
+
+    /// sum_i omega_i x_i x_i^T, row-major.
+    pub fn moments(&self) -> Result<Vec<f64>, MechanismError> {
+        let width = self.rows.width();
+        // The Hessian of the squared loss is the mean of x x^T.
+        let squared = Loss::new(LossSpec::Squared { labels: Interval { low: -1.0, high: 1.0 } })?;
+        let problem = solver::Problem::new(self.spec(squared, 1.0, None, Domain::whole(width, None)?))?;
+        let mut moments = problem.second_order(&vec![0.0; width]).hessian;
+        moments.iter_mut().for_each(|entry| *entry *= self.total_weight);
+        Ok(moments)
     }
 
     pub fn weight(&self, row: usize) -> f64 {

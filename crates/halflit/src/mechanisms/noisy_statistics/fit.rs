@@ -25,7 +25,7 @@ use super::prior::Prior;
 use super::statistics::LabelStatistics;
 use crate::mechanisms::MechanismError;
 use crate::mechanisms::noisy_gradient::remove_common_part;
-use crate::problem::FEATURE_UNIT;
+use crate::problem::scores;
 use halflit_convex::solver::{self, SecondOrder};
 use halflit_convex::{Domain, LabelDomain, Loss};
 use serde::Serialize;
@@ -38,6 +38,12 @@ pub(super) const LARGEST_ASSEMBLED: usize = 512;
 
 /// The sizes of weights that are tried, most careful first: in units of standard deviations weights are of order one. See `proof.md`.
 const WEIGHT_SIZES: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+/// The logarithm of how likely a size is before the sum is seen: weights are of size about a half, give or take a factor of four. It decides where the noise drowns everything and
+/// the sum is as likely for one size as for another.
+fn expectation(size: f64) -> f64 {
+    -0.5 * ((size / 0.5).ln() / 4f64.ln()).powi(2)
+}
 
 /// What a fit is asked for. At least one of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -87,14 +93,14 @@ pub(super) struct Denoised {
 #[derive(Clone, Debug)]
 pub struct Fitter<'a> {
     statistics: &'a LabelStatistics,
-    pub(super) design: Design,
+    pub(crate) design: Design,
     prior: Prior,
     /// S~ = T^-1 S~'.
     noisy: Vec<f64>,
 }
 
 impl<'a> Fitter<'a> {
-    pub(super) fn new(statistics: &'a LabelStatistics, design: Design) -> Result<Self, MechanismError> {
+    pub(crate) fn new(statistics: &'a LabelStatistics, design: Design) -> Result<Self, MechanismError> {
         let shape = statistics.shape.as_ref();
         let fits = statistics.loss == design.loss
             && statistics.sums.len() == design.size()
@@ -114,20 +120,41 @@ impl<'a> Fitter<'a> {
     /// A penalty that is not positive.
     pub fn choose(&self, declared: Option<f64>) -> Result<Fit, MechanismError> {
         declared.map_or(Ok(()), |lambda| positive("regularization", lambda))?;
-        let sizes: &[f64] = if self.is_large() { &[1.0] } else { &WEIGHT_SIZES };
-        let mut chosen: Option<(f64, Denoised)> = None;
-        for size in sizes {
+        let (weight_size, denoised) = if self.is_large() { self.likely_size()? } else { self.likeliest()? };
+        self.finished(Penalties { weight_size: Some(weight_size), regularization: declared }, denoised)
+    }
+
+    /// The size under which the noisy sum is most likely by Laplace's approximation, with its fit.
+    fn likeliest(&self) -> Result<(f64, Denoised), MechanismError> {
+        let mut chosen: Option<(f64, f64, Denoised)> = None;
+        for size in WEIGHT_SIZES {
             let weight_size = size * self.unit_of_weights();
-            let start = chosen.as_ref().map(|(_, current)| current.weights.as_slice());
+            let start = chosen.as_ref().map(|(_, _, current)| current.weights.as_slice());
             let next = self.denoised(weight_size, start)?;
+            let likelihood = next.evidence + expectation(size);
             // One hill: beyond the top it only falls.
-            if chosen.as_ref().is_some_and(|(_, current)| !(next.evidence > current.evidence)) {
+            if chosen.as_ref().is_some_and(|(current, _, _)| !(likelihood > *current)) {
                 break;
             }
-            chosen = Some((weight_size, next));
+            chosen = Some((likelihood, weight_size, next));
         }
-        let (size, denoised) = chosen.ok_or(MechanismError::not_positive("number of weight sizes", 0.0))?;
-        self.finished(Penalties { weight_size: Some(size), regularization: declared }, denoised)
+        let (_, weight_size, denoised) =
+            chosen.ok_or(MechanismError::not_positive("number of weight sizes", 0.0))?;
+        Ok((weight_size, denoised))
+    }
+
+    /// The size under which the noisy sum is most likely if it answers linearly to weights, with its fit.
+    fn likely_size(&self) -> Result<(f64, Denoised), MechanismError> {
+        let problem = self.averages()?;
+        let evidence = large::Evidence::new(&self.design, &self.observation(&problem))?;
+        let likelihood = |size: f64| {
+            let of_size =
+                evidence.as_ref().map_or(0.0, |evidence| evidence.of_size(size * self.unit_of_weights()));
+            of_size + expectation(size)
+        };
+        let most = |a: &f64, b: &f64| likelihood(*a).total_cmp(&likelihood(*b));
+        let size = WEIGHT_SIZES.into_iter().max_by(most).unwrap_or(1.0) * self.unit_of_weights();
+        Ok((size, self.denoised(size, None)?))
     }
 
     /// Whether no second derivatives are assembled.
@@ -179,26 +206,8 @@ impl<'a> Fitter<'a> {
     /// A size that is not positive.
     pub fn soft_labels(&self, weight_size: f64) -> Result<Vec<Vec<f64>>, MechanismError> {
         positive("weight_size", weight_size)?;
-        let (weights, loss) = (self.denoised(weight_size, None)?.weights, self.design.loss);
-        let (least, most) = match self.design.labels {
-            LabelSteps::Interval { low, high } => (low, high),
-            LabelSteps::Classes { .. } => (0.0, 1.0),
-        };
-        let columns = self.design.rows.width();
-        let mut derivative = vec![0.0; loss.outputs()];
-        let mut labels = Vec::with_capacity(self.design.rows.len());
-        for row in 0..self.design.rows.len() {
-            let x = self.design.rows.dense_row(row)?;
-            let score = |v: &[f64]| v.iter().zip(&x).map(|(v, &q)| v * f64::from(q) * FEATURE_UNIT).sum();
-            let scores: Vec<f64> = weights.chunks(columns).map(score).collect();
-            // The derivative at label 0 is A' (one output) or A' - e_0 (classes).
-            loss.derivative(&scores, 0.0, &mut derivative);
-            if loss.outputs() > 1 {
-                derivative[0] += 1.0;
-            }
-            labels.push(derivative.iter().map(|m| m.clamp(least, most)).collect());
-        }
-        Ok(labels)
+        let weights = self.denoised(weight_size, None)?.weights;
+        Ok((0..self.design.rows.len()).map(|row| soft_label(&self.design, row, &weights)).collect())
     }
 
     /// The model from the denoised sum, and Stein's estimate of its loss.
@@ -231,19 +240,23 @@ impl<'a> Fitter<'a> {
         Ok(solver::Problem::new(self.design.spec(self.design.loss, 1.0, None, Domain::whole(size, None)?))?)
     }
 
-    fn denoised(&self, weight_size: f64, start: Option<&[f64]>) -> Result<Denoised, MechanismError> {
-        let problem = self.averages()?;
-        let observation = Observation {
-            problem: &problem,
+    fn observation<'b>(&'b self, problem: &'b solver::Problem<'b>) -> Observation<'b> {
+        Observation {
+            problem,
             total_weight: self.statistics.total_weight,
             shape: self.statistics.shape.as_ref(),
             sums: &self.statistics.sums,
             noise_std: self.statistics.noise_std,
             prior: &self.prior,
             row_norm: self.design.row_norm,
-        };
+        }
+    }
+
+    fn denoised(&self, weight_size: f64, start: Option<&[f64]>) -> Result<Denoised, MechanismError> {
+        let problem = self.averages()?;
+        let observation = self.observation(&problem);
         if self.is_large() {
-            return large::most_likely(&self.design, &observation, weight_size);
+            return Ok(large::penalised(&self.design, &observation, weight_size));
         }
         let found = observation.most_likely(weight_size, start);
         Ok(Denoised {
@@ -312,6 +325,23 @@ impl<'a> Fitter<'a> {
             }
         }
     }
+}
+
+/// A' of one row under some weights: one entry per output, between the labels.
+pub(crate) fn soft_label(design: &Design, row: usize, weights: &[f64]) -> Vec<f64> {
+    let loss = design.loss;
+    let (least, most) = match design.labels {
+        LabelSteps::Interval { low, high } => (low, high),
+        LabelSteps::Classes { .. } => (0.0, 1.0),
+    };
+    let scores = scores(&design.rows, row, weights);
+    let mut derivative = vec![0.0; loss.outputs()];
+    // The derivative at label 0 is A' (one output) or A' - e_0 (classes).
+    loss.derivative(&scores, 0.0, &mut derivative);
+    if loss.outputs() > 1 {
+        derivative[0] += 1.0;
+    }
+    derivative.iter().map(|m| m.clamp(least, most)).collect()
 }
 
 fn positive(name: &'static str, value: f64) -> Result<(), MechanismError> {

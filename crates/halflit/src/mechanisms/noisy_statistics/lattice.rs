@@ -12,6 +12,7 @@
 
 use super::shape::Shape;
 use crate::mechanisms::MechanismError;
+use crate::mechanisms::summed_noise::SummedNoise;
 use crate::problem::{FEATURE_UNIT, Problem, UnitWeighting};
 use halflit_convex::{LabelDomain, Rows};
 use halflit_noise::{SumLattice, SumRequest};
@@ -25,7 +26,7 @@ const NORM_BITS: u32 = 16;
 const FACTOR_BITS: u32 = 20;
 
 /// Steps per unit of weight with which the sensitivity is first measured, to choose the lattice.
-pub(super) const TRIAL_STEPS: u64 = 1 << 36;
+pub(crate) const TRIAL_STEPS: u64 = 1 << 36;
 
 /// How labels become integer coefficients.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,21 +95,24 @@ impl LabelSteps {
                 // NaN becomes 0; the clamp is on the integer and always applied.
                 ((steps as f64 * from_middle).round() as i64).clamp(-steps, steps)
             }
-            LabelSteps::Classes { classes } => {
-                let is_class = label >= 0.0 && label < classes as f64 && label.fract() == 0.0;
-                match (is_class, label == output as f64) {
-                    (false, _) => 0,
-                    (true, true) => steps * (classes as i64 - 1),
-                    (true, false) => -steps,
-                }
-            }
+            LabelSteps::Classes { classes } => match class_of(label, classes) {
+                None => 0,
+                Some(class) if class == output => steps * (classes as i64 - 1),
+                Some(_) => -steps,
+            },
         }
     }
 }
 
+/// The class that a label names; none for anything else, NaN included.
+fn class_of(label: f64, classes: u64) -> Option<usize> {
+    let is_class = label >= 0.0 && label < classes as f64 && label.fract() == 0.0;
+    is_class.then_some(label as usize)
+}
+
 /// Public integer weights of the private rows, the priced sensitivity and the noise.
 #[derive(Clone, Debug)]
-pub(super) struct LabelLattice {
+pub(crate) struct LabelLattice {
     pub labels: LabelSteps,
     steps: Steps,
     /// M.
@@ -129,7 +133,7 @@ enum Steps {
 
 /// The integers q_i of the private rows: their features, or the images of these under a public matrix.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SummedRows<'a> {
+pub(crate) struct SummedRows<'a> {
     pub rows: &'a Rows,
     pub shape: Option<&'a Shape>,
 }
@@ -154,26 +158,21 @@ impl SummedRows<'_> {
         (0..self.rows.len()).map(norm).collect()
     }
 
-    /// sum += coefficient * q_i for every output, sums output after output.
-    fn add(&self, row: usize, coefficients: &[i64], image: &mut [i64], sum: &mut [i64]) {
-        let width = self.rows.width().max(1);
-        if let Some(shape) = self.shape {
-            shape.image(self.rows, row, image);
-        }
-        for (&coefficient, sum) in coefficients.iter().zip(sum.chunks_exact_mut(width)) {
-            match (self.shape, self.rows) {
-                (Some(_), _) => {
-                    sum.iter_mut().zip(&*image).for_each(|(sum, &q)| *sum += coefficient * q);
+    /// sum += coefficient * q_i.
+    fn add(&self, row: usize, coefficient: i64, image: &mut [i64], sum: &mut [i64]) {
+        match (self.shape, self.rows) {
+            (Some(shape), rows) => {
+                shape.image(rows, row, image);
+                sum.iter_mut().zip(&*image).for_each(|(sum, &q)| *sum += coefficient * q);
+            }
+            (None, Rows::Dense(rows)) => {
+                for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
+                    *sum += coefficient * i64::from(q);
                 }
-                (None, Rows::Dense(rows)) => {
-                    for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
-                        *sum += coefficient * i64::from(q);
-                    }
-                }
-                (None, Rows::Sparse(rows)) => {
-                    for (column, q) in rows.row(row).iter() {
-                        sum[column] += coefficient * i64::from(q);
-                    }
+            }
+            (None, Rows::Sparse(rows)) => {
+                for (column, q) in rows.row(row).iter() {
+                    sum[column] += coefficient * i64::from(q);
                 }
             }
         }
@@ -221,17 +220,34 @@ impl LabelLattice {
         }
     }
 
-    /// sum_i c_i(y_i) q_i^T, output after output. Exact: no partial sum exceeds units * sensitivity < 2^62.
+    /// sum_i c_i(y_i) q_i^T, output after output. Exact: no partial sum exceeds twice units * sensitivity < 2^63.
     pub fn hidden_sum(&self, summed: SummedRows<'_>, label_of: &[f64], outputs: usize) -> Vec<i64> {
         let width = summed.rows.width();
         let mut sum = vec![0i64; width * outputs];
-        let (mut image, mut coefficients) = (vec![0; width], vec![0; outputs]);
-        for (row, &label) in label_of.iter().enumerate() {
-            let steps = self.steps.of(row);
-            for (output, coefficient) in coefficients.iter_mut().enumerate() {
-                *coefficient = self.labels.coefficient(steps, label, output);
+        let mut image = vec![0; width];
+        match self.labels {
+            LabelSteps::Interval { .. } => {
+                for (row, &label) in label_of.iter().enumerate() {
+                    let coefficient = self.labels.coefficient(self.steps.of(row), label, 0);
+                    summed.add(row, coefficient, &mut image, &mut sum);
+                }
             }
-            summed.add(row, &coefficients, &mut image, &mut sum);
+            // M_i (K e_y - 1) q_i^T: K times the sum of the rows of a class, minus the sum of all rows.
+            LabelSteps::Classes { classes } => {
+                for (row, &label) in label_of.iter().enumerate() {
+                    if let Some(class) = class_of(label, classes) {
+                        let own = &mut sum[class * width..(class + 1) * width];
+                        summed.add(row, self.steps.of(row) as i64, &mut image, own);
+                    }
+                }
+                let mut all = vec![0i64; width];
+                for own in sum.chunks_exact(width.max(1)) {
+                    all.iter_mut().zip(own).for_each(|(all, own)| *all += own);
+                }
+                for own in sum.chunks_exact_mut(width.max(1)) {
+                    own.iter_mut().zip(&all).for_each(|(own, all)| *own = *own * classes as i64 - all);
+                }
+            }
         }
         sum
     }
@@ -239,6 +255,11 @@ impl LabelLattice {
     /// The noise's standard deviation in real units, per coordinate.
     pub fn noise_std(&self) -> f64 {
         self.unit * self.sums.bits().scale()
+    }
+
+    /// What a certificate says about the noise.
+    pub fn noise(&self) -> SummedNoise {
+        SummedNoise::new(self.sums.bits().get(), self.sensitivity, self.unit)
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) mod fit;
 mod large;
 pub(crate) mod lattice;
 pub(crate) mod matrix;
+pub(crate) mod one_output;
 mod posterior;
 pub(crate) mod prediction;
 pub(crate) mod prior;
@@ -63,7 +64,9 @@ use halflit_privacy::calibrate::{self, Budget};
 use halflit_privacy::{Change, Event, L2Sensitivity, NoiseStd};
 use halflit_table::{Regularization, Unsealed};
 use lattice::{LabelLattice, SummedRows};
+use one_output::OneOutput;
 use prediction::Rehearsal;
+use prior::Prior;
 use shape::Shape;
 
 /// The name of the mechanism in plans, certificates and on the command line.
@@ -91,8 +94,9 @@ pub(crate) fn gaussian_std_per_sensitivity(budget: Budget) -> Result<f64, Mechan
 
 /// Whether the declaration is of the kind that this mechanism is for.
 pub(crate) fn fits(problem: &Problem) -> bool {
-    let is_hidden_label =
-        |view: halflit_table::PublicView<'_>| label_steps(problem).is_ok() && public_parts(&view).is_ok();
+    let is_hidden_label = |view: halflit_table::PublicView<'_>| {
+        label_steps(problem.loss()).is_ok() && public_parts(&view).is_ok()
+    };
     problem.encoded().public_view().is_ok_and(is_hidden_label)
 }
 
@@ -112,7 +116,7 @@ impl Plan {
     /// # Errors
     /// A loss that is not canonical, a relation under which features are hidden or the label is not, a budget that no noise can meet.
     pub fn new(problem: &Problem, budget: Budget) -> Result<Self, MechanismError> {
-        let labels = label_steps(problem)?;
+        let labels = label_steps(problem.loss())?;
         let view = problem.encoded().public_view()?;
         let (rows, units) = public_parts(&view)?;
         let multiplier = gaussian_std_per_sensitivity(budget)?;
@@ -120,14 +124,24 @@ impl Plan {
         let design = Design::new(problem, lattice::TRIAL_STEPS)?;
         let rehearsal = Rehearsal::new(&design)?;
         let noise_per_row = multiplier * labels.movement(change);
-        let shape = rehearsal.as_ref().and_then(|rehearsal| rehearsal.best_shape(rows, noise_per_row));
+        let prior = Prior::of(&design);
+        let one_output = match &rehearsal {
+            Some(rehearsal) => Some(rehearsal.one_output()),
+            None => OneOutput::flat(&design, &prior, prediction::prior_variance(&design))?,
+        };
+        let shape = one_output.as_ref().and_then(|output| output.best_shape(rows, noise_per_row));
         let summed = SummedRows { rows, shape: shape.as_ref() };
         let lattice = LabelLattice::plan(problem, summed, units, labels, multiplier)?;
         let noise_std = lattice.noise_std();
-        let predicted_excess = match rehearsal {
-            Some(rehearsal) => rehearsal.after_noise(shape.as_ref(), noise_std),
+        let predicted_excess = match (&rehearsal, &one_output) {
+            (Some(rehearsal), _) => rehearsal.after_noise(shape.as_ref(), noise_std),
+            (None, Some(output)) => {
+                let outputs = design.loss.outputs() as f64;
+                let one = output.after_noise(shape.as_ref(), noise_std).unwrap_or(f64::INFINITY);
+                outputs * one / design.total_weight
+            }
             // The bound that holds for any spectrum: sigma R sqrt(d) / W, what noise along the minimizer can cost.
-            None => {
+            (None, None) => {
                 let size = design.size();
                 noise_std * (size as f64).sqrt() * prior_radius(design.loss, size, design.radius)
                     / design.total_weight
@@ -141,10 +155,7 @@ impl Plan {
         Statement {
             change: self.change,
             is_shaped: self.shape.is_some(),
-            lattice_bits: self.lattice.sums.bits().get(),
-            lattice_sensitivity: self.lattice.sensitivity,
-            sensitivity: self.lattice.sensitivity as f64 * self.lattice.unit,
-            noise_std: self.lattice.noise_std(),
+            noise: self.lattice.noise(),
             coordinates: problem.dimension() as u64,
             units: problem.private_units(),
             total_weight: problem.total_weight(),
@@ -200,36 +211,46 @@ impl Plan {
         SummedRows { rows, shape: self.shape.as_ref() }
     }
 
-    /// S~' from the noisy integers: real units, the middle label of every private row, the public rows' labels.
+    /// S~' from the noisy integers.
     fn statistics(&self, problem: &Problem, release: &[i64]) -> Result<LabelStatistics, MechanismError> {
         let design = Design::new(problem, self.lattice.steps_per_weight)?;
-        let outputs = design.loss.outputs();
-        let labels = design.labels;
-        let mut sums: Vec<f64> = release.iter().map(|&sum| sum as f64 * self.lattice.unit).collect();
-        remove_common_part(&mut sums, outputs);
         let (_, public_labels) = problem.public_data();
+        Ok(LabelStatistics::assembled(&self.lattice, self.shape.as_ref(), &design, public_labels, release))
+    }
+}
+
+impl LabelStatistics {
+    /// S~' from the noisy integers: real units, the middle label of every private row, the public rows' labels.
+    pub(crate) fn assembled(
+        lattice: &LabelLattice,
+        shape: Option<&Shape>,
+        design: &Design,
+        public_labels: &[f64],
+        release: &[i64],
+    ) -> Self {
+        let labels = design.labels;
+        let mut sums: Vec<f64> = release.iter().map(|&sum| sum as f64 * lattice.unit).collect();
+        remove_common_part(&mut sums, design.loss.outputs());
         let private_rows = design.rows.len() - public_labels.len();
         for (output, sums) in sums.chunks_exact_mut(design.rows.width().max(1)).enumerate() {
             let known = design.weighted_sum(|row| match row.checked_sub(private_rows) {
                 None => labels.middle(),
                 Some(public) => labels.statistic(public_labels[public], output),
             });
-            let known = posterior::shaped(self.shape.as_ref(), &known);
+            let known = posterior::shaped(shape, &known);
             sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
         }
-        Ok(LabelStatistics {
+        LabelStatistics {
             loss: design.loss,
-            shape: self.shape.clone(),
+            shape: shape.cloned(),
             sums,
-            noise_std: self.lattice.noise_std(),
+            noise_std: lattice.noise_std(),
             total_weight: design.total_weight,
-            steps_per_weight: self.lattice.steps_per_weight,
+            steps_per_weight: lattice.steps_per_weight,
             features_sha256: design.digest(),
-        })
+        }
     }
-}
 
-impl LabelStatistics {
     /// The model with the declared penalty, or the most likely one, with standard errors where they are valid.
     ///
     /// # Errors

@@ -8,21 +8,18 @@
 //! noise kappa sum x x^T, ridge penalty l = W lambda:          (1/2W) (kappa tr(G H G X) + tau^2 l^2 tr(G H G)),   G = (H + l)^-1
 //! ```
 //!
-//! The first is smallest, among noises that hide every row, for N = s^2 S with S an ellipsoid around the rows: its derivative in N is Q = N^-1 H C H C H N^-1, so S is found by
-//! minimising tr(Q S) ([`Ellipsoid`]), and Q again at the result.
+//! The shape of the noise that makes the first smallest is found in `one_output`.
 
 use super::design::Design;
 use super::fit::LARGEST_ASSEMBLED;
-use super::matrix::{inner, product, shifted_inverse, trace, transposed};
+use super::matrix::{inner, product, shifted_inverse, trace};
+use super::one_output::OneOutput;
 use super::posterior::shaped;
 use super::prior::Prior;
-use super::shape::{LARGEST_SHAPED, Shape};
+use super::shape::Shape;
 use crate::mechanisms::{MechanismError, prior_radius};
-use halflit_convex::solver::{self, Cholesky};
-use halflit_convex::{Domain, Ellipsoid, Rows};
-
-/// Rounds of ellipsoid and derivative; the second gains a few per cent, a third next to nothing.
-const SHAPE_ROUNDS: usize = 2;
+use halflit_convex::Domain;
+use halflit_convex::solver;
 
 /// The rehearsal on public features.
 pub(crate) struct Rehearsal {
@@ -46,8 +43,7 @@ impl Rehearsal {
         if size > LARGEST_ASSEMBLED {
             return Ok(None);
         }
-        let radius = prior_radius(design.loss, size, design.radius);
-        let prior_variance = radius * radius / size as f64;
+        let prior_variance = prior_variance(design);
         let problem = solver::Problem::new(design.spec(design.loss, 1.0, None, Domain::whole(size, None)?))?;
         let prior = Prior::of(design);
         let weights = prior.typical(prior_variance.sqrt(), sign, design.loss.outputs());
@@ -71,28 +67,9 @@ impl Rehearsal {
             .map_or(f64::INFINITY, |covariance| 0.5 * inner(&covariance, &self.hessian) / self.total_weight)
     }
 
-    /// The shape with the smallest predicted excess, where a row on the surface of its ellipsoid is hidden by noise of standard deviation `noise_per_row`; none where
-    /// round noise is predicted to do as well, or for many features.
-    pub fn best_shape(&self, rows: &Rows, noise_per_row: f64) -> Option<Shape> {
-        let width = self.width;
-        if width > LARGEST_SHAPED {
-            return None;
-        }
-        let classes = self.mean_block();
-        let longest = (rows.max_squared_norm() as f64).sqrt() * crate::problem::FEATURE_UNIT;
-        let round = noise_per_row * longest;
-        // N^-1
-        let mut precision: Vec<f64> = vec![0.0; width * width];
-        precision.iter_mut().step_by(width + 1).for_each(|entry| *entry = round.powi(-2));
-        let mut found = None;
-        for _ in 0..SHAPE_ROUNDS {
-            let cost = self.derivative(&classes, &precision)?;
-            let ellipsoid = Ellipsoid::around(rows, &cost)?;
-            precision = ellipsoid.inverse().iter().map(|entry| entry / noise_per_row.powi(2)).collect();
-            found = Some(ellipsoid);
-        }
-        let shape = Shape::of(&found?)?;
-        (self.after_noise(Some(&shape), noise_per_row) < self.after_noise(None, round)).then_some(shape)
+    /// What noise of any shape does to one output.
+    pub fn one_output(&self) -> OneOutput<'_> {
+        OneOutput { prior: &self.prior, prior_variance: self.prior_variance, hessian: self.mean_block() }
     }
 
     /// The Hessian of one output: the mean over the classes' own blocks.
@@ -105,31 +82,6 @@ impl Rehearsal {
             (0..outputs).map(block).sum::<f64>() / outputs as f64
         };
         (0..width * width).map(entry).collect()
-    }
-
-    /// Q = N^-1 H C H C H N^-1, given H and N^-1 of one output: what noise in a direction costs.
-    fn derivative(&self, hessian: &[f64], precision: &[f64]) -> Option<Vec<f64>> {
-        let width = self.width;
-        let filtered = product(hessian, precision, width);
-        let mut information = product(&filtered, hessian, width);
-        self.prior.add_to(&mut information, 1.0 / self.prior_variance);
-        let covariance = shifted_inverse(&information, width, 0.0)?;
-        // K = C H N^-1; Q = K^T H K = (L^T K)^T (L^T K) with H = L L^T: positive semidefinite by construction.
-        let gain = product(&covariance, &transposed(&filtered, width), width);
-        let mut regular = hessian.to_vec();
-        let largest = (0..width).map(|i| hessian[i * (width + 1)]).fold(0.0, f64::max);
-        regular.iter_mut().step_by(width + 1).for_each(|entry| *entry += 1e-12 * largest);
-        let factor = Cholesky::factor(regular, width)?;
-        let mut rooted = vec![0.0; width * width];
-        for (row, gain) in gain.chunks_exact(width).enumerate() {
-            for (column, &entry) in factor.row(row).iter().enumerate() {
-                // rooted = (L^T K): row `column` collects L[row][column] K[row]
-                let line = &mut rooted[column * width..(column + 1) * width];
-                line.iter_mut().zip(gain).for_each(|(sum, gain)| *sum += entry * gain);
-            }
-        }
-        let columns = transposed(&rooted, width);
-        Some(product(&columns, &columns, width))
     }
 
     /// The penalty l = W lambda, from a list, with the smallest predicted excess after noise of covariance `kappa` sum_i x_i x_i^T; and that excess.
@@ -151,6 +103,12 @@ impl Rehearsal {
         let penalties = (-8..=6).map(|power| 2f64.powi(power));
         penalties.filter_map(excess).min_by(|a, b| a.1.total_cmp(&b.1))
     }
+}
+
+/// tau^2: the squared size that a weight is expected to have.
+pub(crate) fn prior_variance(design: &Design) -> f64 {
+    let size = design.size();
+    prior_radius(design.loss, size, design.radius).powi(2) / size as f64
 }
 
 /// A fixed sequence of signs without pattern: the parity of the set bits (Thue and Morse).

@@ -8,8 +8,7 @@
 //! ```
 
 use super::design::Design;
-use super::matrix::apply;
-use halflit_convex::solver::Cholesky;
+use super::matrix::inner;
 use halflit_convex::{FEATURE_SCALE, Rows};
 
 /// A number that hardly varies counts as if it varied this much: its weight is expected to be of size 32 at most.
@@ -25,8 +24,6 @@ pub(crate) struct Prior {
     scales: Vec<f64>,
     /// m.
     mean: Vec<f64>,
-    /// Lambda, row-major.
-    precision: Vec<f64>,
 }
 
 impl Prior {
@@ -62,18 +59,27 @@ impl Prior {
             }
         };
         let scales: Vec<f64> = (0..width).map(scale).collect();
-        let mut precision: Vec<f64> =
-            (0..width * width).map(|place| mean[place / width] * mean[place % width]).collect();
-        for (entry, scale) in precision.iter_mut().step_by(width + 1).zip(&scales) {
-            *entry += scale * scale + LEAST_PRECISION;
-        }
-        Prior { scales, mean, precision }
+        Prior { scales, mean }
+    }
+
+    /// s_j.
+    pub fn scales(&self) -> &[f64] {
+        &self.scales
+    }
+
+    fn diagonal(&self) -> impl Iterator<Item = f64> + '_ {
+        self.scales.iter().map(|scale| scale * scale + LEAST_PRECISION)
     }
 
     /// Lambda w, output by output.
     pub fn apply(&self, weights: &[f64]) -> Vec<f64> {
         let width = self.scales.len().max(1);
-        weights.chunks_exact(width).flat_map(|block| apply(&self.precision, block)).collect()
+        let of_output = |block: &[f64]| -> Vec<f64> {
+            let score = inner(block, &self.mean);
+            let own = block.iter().zip(self.diagonal()).zip(&self.mean);
+            own.map(|((w, diagonal), mean)| diagonal * w + mean * score).collect()
+        };
+        weights.chunks_exact(width).flat_map(of_output).collect()
     }
 
     /// matrix += factor * Lambda in every output's own block.
@@ -81,16 +87,12 @@ impl Prior {
         let width = self.scales.len().max(1);
         let size = matrix.len().isqrt();
         for start in (0..size).step_by(width) {
-            for (row, line) in self.precision.chunks_exact(width).enumerate() {
+            for (row, (diagonal, one)) in self.diagonal().zip(&self.mean).enumerate() {
                 let own = &mut matrix[(start + row) * size + start..][..width];
-                own.iter_mut().zip(line).for_each(|(entry, lambda)| *entry += factor * lambda);
+                own.iter_mut().zip(&self.mean).for_each(|(entry, other)| *entry += factor * one * other);
+                own[row] += factor * diagonal;
             }
         }
-    }
-
-    /// L with Lambda = L L^T.
-    pub fn factor(&self) -> Option<Cholesky> {
-        Cholesky::factor(self.precision.clone(), self.scales.len())
     }
 
     /// Weights that are typical of the law: every one of size tau in its own units with the given signs, and mean score 0 as far as a constant column can see to it.

@@ -122,7 +122,7 @@ fn round_noise_follows_from_the_longest_row() {
     ] {
         for (is_zero_out, diameter) in [(false, replace), (true, zero_out)] {
             let story = Story { zero_out: is_zero_out, ..hidden_label(100, loss) };
-            let (problem, labels) = (story.problem(), label_steps(&story.problem()).unwrap());
+            let (problem, labels) = (story.problem(), label_steps(story.problem().loss()).unwrap());
             let (rows, _, units) = private(&problem);
             let units = Units::Rows(units.len());
             let multiplier = gaussian_std_per_sensitivity(budget(story.epsilon)).unwrap();
@@ -192,7 +192,7 @@ fn the_released_noise_has_the_planned_scale() {
         }
         sum / count
     };
-    let planned = plan.statement(&problem).noise_std;
+    let planned = plan.statement(&problem).noise.noise_std;
     let inside = 0.845..=1.173;
     assert!(inside.contains(&mean_square(planned)), "{}", mean_square(planned));
     // Power: noise calibrated for zero-out (half as large), or wrong by a tenth, is rejected.
@@ -398,11 +398,11 @@ fn a_tampered_statement_is_inconsistent() {
     let honest = plan.statement(&problem);
     honest.check().unwrap();
     let changed: [fn(&mut Statement); 6] = [
-        |s| s.lattice_sensitivity = 0,
-        |s| s.lattice_sensitivity *= 2,
-        |s| s.lattice_bits = 45,
-        |s| s.noise_std *= 1.001,
-        |s| s.noise_std = f64::NAN,
+        |s| s.noise.lattice_sensitivity = 0,
+        |s| s.noise.lattice_sensitivity *= 2,
+        |s| s.noise.lattice_bits = 45,
+        |s| s.noise.noise_std *= 1.001,
+        |s| s.noise.noise_std = f64::NAN,
         |s| s.total_weight = 1.0,
     ];
     for change in changed {

@@ -133,7 +133,7 @@ impl Plan {
     /// # Errors
     /// Another relation than label privacy for rows under replace, a loss that is not canonical.
     pub fn new(problem: &Problem, budget: Budget) -> Result<Self, MechanismError> {
-        let labels = label_steps(problem)?;
+        let labels = label_steps(problem.loss())?;
         public_parts(&problem.encoded().public_view()?)?;
         if !is_row_replace(problem) {
             return Err(MechanismError::RowsAndReplaceOnly);

@@ -1,11 +1,10 @@
 //! The finite set of values that a row's sensitive cells can take together, and every row's place in it.
 
-use super::answerer::Secret;
 use crate::mechanisms::MechanismError;
 use crate::problem::Problem;
 use halflit_convex::Rows;
 use halflit_convex::kernel::{MAX_VALUES, SensitiveValues};
-use halflit_privacy::{Change, SensitiveColumns, Unit};
+use halflit_privacy::SensitiveColumns;
 use halflit_table::{Column, ColumnDomain, Encoding, LabelEncoding, OutOfDomain, Table, Unsealed};
 
 /// Y: the joint values of the sensitive columns.
@@ -22,15 +21,10 @@ impl SensitiveDomain {
     /// The domain of a problem's sensitive columns, from the declaration alone.
     ///
     /// # Errors
-    /// The unit is not a row, the change is not replace, every column is sensitive, a sensitive column is a number, or there are too
-    /// many values together.
+    /// Every column is sensitive, a sensitive column is a number, or there are too many values together.
     pub fn of(problem: &Problem) -> Result<Self, MechanismError> {
-        let relation = problem.relation();
-        if relation.change() != Change::Replace || *relation.unit() != Unit::Row {
-            return Err(MechanismError::BeliefRelation);
-        }
         let encoding = problem.encoding();
-        let SensitiveColumns::Named(names) = relation.sensitive() else {
+        let SensitiveColumns::Named(names) = problem.relation().sensitive() else {
             return Err(MechanismError::NoPublicFeature);
         };
         let columns = encoding.columns();
@@ -89,16 +83,19 @@ impl SensitiveDomain {
         false
     }
 
-    /// Every private row's value. A cell that was coerced to none of its values counts as the first one.
-    pub(super) fn secret(&self, problem: &Problem, token: &Unsealed) -> Result<Secret, MechanismError> {
+    /// Every private row's value.
+    pub(crate) fn private_positions(
+        &self,
+        problem: &Problem,
+        token: &Unsealed,
+    ) -> Result<Vec<u16>, MechanismError> {
         let encoded = problem.encoded();
-        let rows = encoded.private_rows().open(token);
-        let labels = encoded.private_labels().open(token);
-        Ok(Secret(self.positions(rows, labels, problem.encoding())?))
+        let (rows, labels) = (encoded.private_rows().open(token), encoded.private_labels().open(token));
+        self.positions(rows, labels, problem.encoding())
     }
 
-    /// The values of rows whose cells are known.
-    pub(super) fn positions(
+    /// Every row's value, from its own cells. A cell that was coerced to none of its values counts as the first one.
+    pub(crate) fn positions(
         &self,
         rows: &Rows,
         labels: &[f64],
