@@ -128,7 +128,10 @@ impl Log {
 
     /// Every entry in order, after checking the hash chain.
     pub fn entries<Body: DeserializeOwned>(&self) -> Result<Vec<Entry<Body>>, LogError> {
-        read_checked(&self.connection, &self.path)
+        // One snapshot: the check compares two tables, and another process may append between two separate reads.
+        let snapshot =
+            self.connection.unchecked_transaction().map_err(|source| storage(&self.path, source))?;
+        read_checked(&snapshot, &self.path)
     }
 
     /// Reads all entries and appends what `decide` returns, as one step that no other process can interleave with.

@@ -223,3 +223,18 @@ fn many_processes_at_once_make_one_ledger() {
     assert_eq!(words.len(), 9);
     assert!(words[0].starts_with("first of") && words[1..].iter().all(|word| word == "more"), "{words:?}");
 }
+
+#[test]
+fn a_log_that_grows_while_it_is_read_is_not_called_altered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut log = begin(&path);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..200).for_each(|_| append(&mut log, "more").unwrap()));
+        let reader = Log::open(&path).unwrap();
+        while !writer.is_finished() {
+            reader.entries::<String>().unwrap();
+        }
+    });
+    assert_eq!(words(&Log::open(&path).unwrap()).len(), 201);
+}
