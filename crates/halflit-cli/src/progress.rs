@@ -10,18 +10,23 @@ use std::sync::{Arc, OnceLock};
 /// Shows how far a run is, and stops it on Ctrl-C.
 pub struct Progress {
     bar: ProgressBar,
-    interrupted: Arc<AtomicBool>,
+    interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl Progress {
     /// A bar named `what`; Ctrl-C is caught from now on.
     pub fn new(what: &'static str) -> Self {
+        Progress { interrupted: Some(interrupt_flag()), ..Progress::unguarded(what) }
+    }
+
+    /// A bar for work that may end at any moment: Ctrl-C is not caught.
+    pub fn unguarded(what: &'static str) -> Self {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta}") {
             bar.set_style(style);
         }
         bar.set_prefix(what);
-        Progress { bar, interrupted: interrupt_flag() }
+        Progress { bar, interrupted: None }
     }
 }
 
@@ -32,10 +37,9 @@ impl Watch for Progress {
         if done == total {
             self.bar.finish_and_clear();
         }
-        if self.interrupted.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        match &self.interrupted {
+            Some(flag) if flag.load(Ordering::Relaxed) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 }

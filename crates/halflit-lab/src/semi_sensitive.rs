@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Sensitive features and a public label: excess risk against the number of sensitive values and the dimension, and two real tables.
 ///
-/// Synthetic part: one sensitive feature of k values, d public numbers in a ball, logistic loss; excess of the training loss over the
+/// Synthetic part: sensitive features of k joint values, ten factors shown by d public numbers, logistic loss; excess of the training loss over the
 /// minimum, which only the lab may see. Real part: Adult and the Dutch census with some categories sensitive; test loss and accuracy of
 /// belief-centred gradient, belief updates and the noisy gradient with the public columns known, against full DP, against
 /// dropping the sensitive columns (which costs no privacy), and without privacy. delta = 1e-6, replace; all hyperparameters by public
@@ -57,6 +57,8 @@ struct Cell {
     values: usize,
     dimension: usize,
     runs: usize,
+    /// What the plan predicts for the excess of the training loss.
+    predicted: Option<f64>,
     /// Mean excess of the training loss (synthetic tables).
     excess: Option<f64>,
     excess_sd: Option<f64>,
@@ -66,8 +68,10 @@ struct Cell {
 }
 
 const FULL_DP: &str = "full DP noisy_gradient";
-const MECHANISMS: [&str; 5] =
-    ["belief_statistics", "belief_centred", "belief_updates", "noisy_gradient", FULL_DP];
+/// What `halflit train` takes when it is not told.
+const PLANNED: &str = "the planner's choice";
+const MECHANISMS: [&str; 6] =
+    [PLANNED, "belief_statistics", "belief_centred", "belief_updates", "noisy_gradient", FULL_DP];
 const BELIEFS: [&str; 3] = ["belief_statistics", "belief_centred", "belief_updates"];
 const PUBLIC: &str = "visibility = \"public\"";
 const DELTA: f64 = 1e-6;
@@ -184,6 +188,25 @@ impl Sensitive {
 
 const EPSILON: f64 = 1.0;
 
+/// What rows of synthetic tables differ in, however many public numbers show it: rows and weights have the same norms for every d, as in Theorems 18 and 19.
+const FACTORS: usize = 10;
+
+/// The factors as d columns: themselves, or sums of them with signs by lot, which keeps norms and angles of rows about as they are.
+fn embedded(factors: &[Vec<f64>], d: usize) -> Vec<Vec<f64>> {
+    if d == factors.len() {
+        return factors.to_vec();
+    }
+    let sign = |j: usize, l: usize| {
+        if scramble((j * FACTORS + l) as u64 + 31_337).is_multiple_of(2) { 1.0 } else { -1.0 }
+    };
+    (0..d)
+        .map(|j| {
+            let sum = |i: usize| factors.iter().enumerate().map(|(l, z)| sign(j, l) * z[i]).sum::<f64>();
+            (0..factors[0].len()).map(|i| sum(i) / (d as f64).sqrt()).collect()
+        })
+        .collect()
+}
+
 fn synthetic(
     axis: &str,
     rows: usize,
@@ -192,10 +215,11 @@ fn synthetic(
     runs: usize,
     mechanisms: &[String],
 ) -> Result<Vec<Cell>, Box<dyn std::error::Error>> {
-    let (epsilon, size) = (EPSILON, (3.0 / d as f64).sqrt());
-    let x: Vec<Vec<f64>> = (0..d)
-        .map(|j| (0..rows).map(|i| size * (2.0 * uniform((j * rows + i) as u64 + 1_000_003) - 1.0)).collect())
+    let (epsilon, size) = (EPSILON, (3.0 / FACTORS as f64).sqrt());
+    let factors: Vec<Vec<f64>> = (0..FACTORS)
+        .map(|l| (0..rows).map(|i| size * (2.0 * uniform((l * rows + i) as u64 + 1_000_003) - 1.0)).collect())
         .collect();
+    let x = embedded(&factors, d);
     let secrets: Vec<Vec<usize>> = (0..sensitive.columns())
         .map(|column| {
             let values = sensitive.values_of_a_column() as f64;
@@ -205,7 +229,8 @@ fn synthetic(
     let labels: Vec<String> = (0..rows)
         .map(|i| {
             // a direction of norm 2 sqrt(3): scores of the public part have standard deviation 2
-            let along: f64 = (0..d).map(|j| if j % 2 == 0 { 1.0 } else { -1.0 } * x[j][i]).sum();
+            let along: f64 =
+                factors.iter().enumerate().map(|(l, z)| if l % 2 == 0 { z[i] } else { -z[i] }).sum();
             let hidden: f64 =
                 secrets.iter().enumerate().map(|(column, values)| sensitive.effect(column, values[i])).sum();
             let z = 2.0 * along + hidden;
@@ -245,9 +270,10 @@ fn synthetic(
     let mut cells = Vec::new();
     for shown in mechanisms {
         let (name, declaration) = contender(shown, &semi, &full);
-        let mut excess = Vec::new();
+        let (mut excess, mut predicted) = (Vec::new(), None);
         for _ in 0..runs {
-            let weights = train(declaration, table()?, name, epsilon)?;
+            let (weights, prediction) = train(declaration, table()?, name, epsilon)?;
+            predicted = Some(prediction);
             excess.push(encoded.loss(&weights)? - least);
         }
         let (mean, sd) = mean_and_sd(&excess);
@@ -258,6 +284,7 @@ fn synthetic(
             values: k,
             dimension: d,
             runs,
+            predicted,
             excess: Some(mean),
             excess_sd: Some(sd),
             test_loss: None,
@@ -268,25 +295,34 @@ fn synthetic(
 }
 
 /// The mechanism behind a name, and the declaration that it is given.
-fn contender<'a>(shown: &'a str, semi: &'a Declaration, full: &'a Declaration) -> (&'a str, &'a Declaration) {
-    if shown == FULL_DP { ("noisy_gradient", full) } else { (shown, semi) }
+fn contender<'a>(
+    shown: &'a str,
+    semi: &'a Declaration,
+    full: &'a Declaration,
+) -> (Option<&'a str>, &'a Declaration) {
+    match shown {
+        FULL_DP => (Some("noisy_gradient"), full),
+        PLANNED => (None, semi),
+        name => (Some(name), semi),
+    }
 }
 
 /// Plans, charges, runs and releases one mechanism.
 fn train(
     declaration: &Declaration,
     table: Table,
-    mechanism: &str,
+    mechanism: Option<&str>,
     epsilon: f64,
-) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
+) -> Result<(Vec<f64>, f64), Box<dyn std::error::Error>> {
     let problem = Problem::pose(Declared::bind(declaration.clone(), table)?, OutOfDomain::Refuse)?;
     let budget = Some(Budget { epsilon, delta: DELTA });
-    let request = Request { budget, mechanism: Some(mechanism.to_owned()), ..Request::default() };
+    let request = Request { budget, mechanism: mechanism.map(str::to_owned), ..Request::default() };
     let plan = Plans::new(problem, &request)?.best()?;
+    let predicted = plan.summary().predicted_excess;
     let folder = tempfile::tempdir()?;
     let charged = Ledger::open_or_create(&folder.path().join("ledger"))?.charge(plan)?;
     let output = charged.run(&mut NoiseSource::from_os()?, &mut ())?;
-    Ok(output.release(&[])?.model.weights().concat())
+    Ok((output.release(&[])?.model.weights().concat(), predicted))
 }
 
 fn mean_and_sd(values: &[f64]) -> (f64, f64) {
@@ -397,30 +433,36 @@ impl Real {
         let read = |path: &PathBuf, declaration: &Declaration| Table::read(path, &declaration.read_options());
         let mut cells = Vec::new();
         let values = self.joint_values();
-        let mut push = |mechanism: &str, epsilon: f64, encoded: &Encoded, models: &[Vec<f64>]| -> Outcome {
-            let losses: Vec<f64> = models.iter().map(|w| encoded.loss(w)).collect::<Result<_, _>>()?;
-            let accuracies: Vec<f64> = models.iter().map(|w| encoded.accuracy(w)).collect();
-            cells.push(Cell {
-                table: self.name.clone(),
-                mechanism: mechanism.to_owned(),
-                epsilon,
-                values,
-                dimension: models[0].len(),
-                runs: models.len(),
-                excess: None,
-                excess_sd: None,
-                test_loss: Some(mean_and_sd(&losses).0),
-                test_accuracy: Some(mean_and_sd(&accuracies).0),
-            });
-            Ok(())
-        };
+        let mut push =
+            |mechanism: &str, predicted: Option<f64>, encoded: &Encoded, models: &[Vec<f64>]| -> Outcome {
+                let losses: Vec<f64> = models.iter().map(|w| encoded.loss(w)).collect::<Result<_, _>>()?;
+                let accuracies: Vec<f64> = models.iter().map(|w| encoded.accuracy(w)).collect();
+                cells.push(Cell {
+                    table: self.name.clone(),
+                    mechanism: mechanism.to_owned(),
+                    epsilon,
+                    values,
+                    dimension: models[0].len(),
+                    runs: models.len(),
+                    predicted,
+                    excess: None,
+                    excess_sd: None,
+                    test_loss: Some(mean_and_sd(&losses).0),
+                    test_accuracy: Some(mean_and_sd(&accuracies).0),
+                });
+                Ok(())
+            };
         let test = Encoded::new(&semi, &read(&self.test, &semi)?)?;
         for shown in mechanisms {
             let (name, declaration) = contender(shown, &semi, &full);
-            let models: Vec<Vec<f64>> = (0..runs)
-                .map(|_| train(declaration, read(&self.train, declaration)?, name, epsilon))
-                .collect::<Result<_, _>>()?;
-            push(shown, epsilon, &test, &models)?;
+            let (mut models, mut predicted) = (Vec::new(), None);
+            for _ in 0..runs {
+                let (weights, prediction) =
+                    train(declaration, read(&self.train, declaration)?, name, epsilon)?;
+                models.push(weights);
+                predicted = Some(prediction);
+            }
+            push(shown, predicted, &test, &models)?;
         }
         let fit = |declaration: &Declaration| -> Result<(Encoded, Vec<f64>), Box<dyn std::error::Error>> {
             let train = Encoded::new(declaration, &read(&self.train, declaration)?)?;
@@ -428,9 +470,9 @@ impl Real {
             Ok((Encoded::new(declaration, &read(&self.test, declaration)?)?, weights))
         };
         let (test, weights) = fit(&dropped)?;
-        push("sensitive columns dropped", epsilon, &test, &[weights])?;
+        push("sensitive columns dropped", None, &test, &[weights])?;
         let (test, weights) = fit(&semi)?;
-        push("no privacy", epsilon, &test, &[weights])?;
+        push("no privacy", None, &test, &[weights])?;
         Ok(cells)
     }
 
@@ -525,18 +567,20 @@ fn split(
 // ---- output ----
 
 fn csv(cells: &[Cell]) -> String {
-    let mut text = "table,mechanism,epsilon,k,d,runs,excess,excess_sd,test_loss,test_accuracy\n".to_owned();
+    let mut text =
+        "table,mechanism,epsilon,k,d,runs,predicted,excess,excess_sd,test_loss,test_accuracy\n".to_owned();
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
     for cell in cells {
         let _ = writeln!(
             text,
-            "\"{}\",{},{},{},{},{},{},{},{},{}",
+            "\"{}\",{},{},{},{},{},{},{},{},{},{}",
             cell.table,
             cell.mechanism,
             cell.epsilon,
             cell.values,
             cell.dimension,
             cell.runs,
+            number(cell.predicted),
             number(cell.excess),
             number(cell.excess_sd),
             number(cell.test_loss),
@@ -575,19 +619,20 @@ fn human(cells: &[Cell]) -> String {
             let _ = writeln!(text, "\n{} (delta = 1e-6, replace)", cell.table);
             let _ = writeln!(
                 text,
-                "  {:<28} {:>7} {:>4} {:>5} {:>10} {:>9} {:>10} {:>9}",
-                "mechanism", "epsilon", "k", "d", "excess", "sd", "test loss", "accuracy"
+                "  {:<28} {:>7} {:>4} {:>5} {:>10} {:>10} {:>9} {:>10} {:>9}",
+                "mechanism", "epsilon", "k", "d", "predicted", "excess", "sd", "test loss", "accuracy"
             );
             last.clone_from(&cell.table);
         }
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.5}"));
         let _ = writeln!(
             text,
-            "  {:<28} {:>7} {:>4} {:>5} {:>10} {:>9} {:>10} {:>9}",
+            "  {:<28} {:>7} {:>4} {:>5} {:>10} {:>10} {:>9} {:>10} {:>9}",
             cell.mechanism,
             cell.epsilon,
             cell.values,
             cell.dimension,
+            number(cell.predicted),
             number(cell.excess),
             number(cell.excess_sd),
             number(cell.test_loss),

@@ -2,8 +2,9 @@
 
 use crate::mechanisms::noisy_gradient::parts::{Clip, Sampling};
 use crate::mechanisms::noisy_gradient::{self, Centre};
-use crate::mechanisms::{MechanismError, MechanismPlan};
+use crate::mechanisms::{MechanismError, MechanismPlan, Watch, zero_model_loss};
 use crate::problem::Problem;
+use crate::rehearsal::{MadeUp, Rehearsal};
 use halflit_noise::Probability;
 use halflit_privacy::{AccountingError, Delta, Event, Interval, ParameterError, Profile, Relation};
 use halflit_table::Budget;
@@ -74,8 +75,10 @@ pub struct Summary {
     pub mechanism: String,
     /// What distinguishes this candidate.
     pub variant: String,
-    /// Predicted excess of the mean loss over the best model: a formula in public constants, good for ranking.
+    /// Predicted excess of the mean loss over the best model, by a formula in public constants or by rehearsal: good for ranking.
     pub predicted_excess: f64,
+    /// Whether the prediction is what the candidate did on a made-up table, the same for all candidates.
+    pub is_rehearsed: bool,
     /// Number of noisy releases.
     pub releases: u64,
     /// Passes over the table.
@@ -92,6 +95,14 @@ impl Plans {
     /// # Errors
     /// The first refusal if no candidate is left.
     pub fn new(problem: Problem, request: &Request) -> Result<Self, PlanError> {
+        Plans::watched(problem, request, &mut ())
+    }
+
+    /// The same, telling a watch how far it has come: candidates may be rehearsed, which takes as long as training them.
+    ///
+    /// # Errors
+    /// As [`Plans::new`]; [`MechanismError::Interrupted`] if the watch breaks.
+    pub fn watched(problem: Problem, request: &Request, watch: &mut dyn Watch) -> Result<Self, PlanError> {
         let budget = request.budget.unwrap_or(problem.budget());
         let target = halflit_privacy::calibrate::Budget {
             epsilon: halflit_privacy::Epsilon::new(budget.epsilon)?,
@@ -119,6 +130,9 @@ impl Plans {
             let known = MechanismPlan::names(&problem).into_iter().map(str::to_owned).collect();
             let wanted = request.mechanism.clone().unwrap_or_else(|| "any".to_owned());
             return Err(PlanError::Unknown { wanted, known });
+        }
+        if request.mechanism.is_none() && candidates.len() > 1 && is_worth_rehearsing(&problem) {
+            rehearse(&problem, &mut candidates, watch)?;
         }
         candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
         let without_public_rows = match problem.facts().public_rows {
@@ -171,6 +185,47 @@ impl Plans {
         let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
         Ok(Plan { problem, mechanism, summary, event, budget, epsilon })
     }
+}
+
+/// Tables with more private rows are ranked by formula: a rehearsal trains every candidate once.
+const MOST_REHEARSED_ROWS: u64 = 50_000;
+
+/// Candidates whose formula says this many times more than the best are not rehearsed.
+const FAR_OFF: f64 = 20.0;
+
+/// Formulas of different mechanisms are comparable where features are all sensitive or all public; in between every candidate is tried on one made-up table. Not where there are public rows: the made-up
+/// table would follow from them, and flatter whoever starts there.
+fn is_worth_rehearsing(problem: &Problem) -> bool {
+    let facts = problem.facts();
+    let sensitive = problem.encoding().columns().iter().filter(|column| column.is_sensitive()).count();
+    let is_mixed = sensitive > 0 && sensitive < problem.encoding().columns().len();
+    is_mixed && facts.public_rows == 0 && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
+}
+
+/// Replaces predictions by what candidates do on one made-up table. One that cannot be tried there keeps its formula.
+fn rehearse(
+    problem: &Problem,
+    candidates: &mut [Candidate],
+    watch: &mut dyn Watch,
+) -> Result<(), MechanismError> {
+    let mut rehearsal = Rehearsal::new(&problem.public_side()?, &MadeUp::Model, usize::MAX)?;
+    let best_loss = rehearsal.best_loss(problem.declared_penalty())?;
+    let least = candidates.iter().map(|c| c.summary.predicted_excess).fold(f64::INFINITY, f64::min);
+    let mut promising: Vec<&mut Candidate> =
+        candidates.iter_mut().filter(|c| c.summary.predicted_excess <= FAR_OFF * least).collect();
+    let total = promising.len() as u64;
+    for (done, candidate) in promising.iter_mut().enumerate() {
+        if watch.progress(done as u64, total).is_break() {
+            return Err(MechanismError::Interrupted);
+        }
+        let Ok(weights) = rehearsal.train(&candidate.mechanism) else { continue };
+        let summary = &mut candidate.summary;
+        summary.predicted_excess = rehearsal.excess(&weights, best_loss)?;
+        summary.is_rehearsed = true;
+        summary.is_hopeless = summary.predicted_excess >= zero_model_loss(problem.loss());
+    }
+    watch.progress(total, total).is_break();
+    Ok(())
 }
 
 /// What the ledger must know of a plan before it lets it run.
@@ -270,5 +325,50 @@ impl From<&Request> for noisy_gradient::Params {
             clip: request.clip_norm.map(|norm| Clip::Fixed { norm }).or(given.clip),
             ..given
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Story;
+
+    fn summaries(story: &Story) -> Vec<Summary> {
+        Plans::new(story.problem(), &Request::default()).unwrap().summaries().cloned().collect()
+    }
+
+    #[test]
+    fn mixed_columns_are_ranked_by_rehearsal_and_others_by_formula() {
+        let mixed = Story { public: vec!["x", "u", "y"], ..Story::new(400) };
+        let ranked = summaries(&mixed);
+        assert!(ranked.len() > 2 && ranked[0].is_rehearsed, "{ranked:?}");
+        assert!(ranked.is_sorted_by(|a, b| a.predicted_excess <= b.predicted_excess));
+        for public in [vec![], vec!["x", "u", "c"]] {
+            assert!(summaries(&Story { public, ..mixed.clone() }).iter().all(|row| !row.is_rehearsed));
+        }
+        // A mechanism asked for by name has nobody to be ranked with.
+        let named = Request { mechanism: Some(noisy_gradient::NAME.to_owned()), ..Request::default() };
+        assert!(Plans::new(mixed.problem(), &named).unwrap().summaries().all(|row| !row.is_rehearsed));
+    }
+
+    #[test]
+    fn rankings_do_not_see_sensitive_cells() {
+        let story = Story { public: vec!["x", "u", "y"], ..Story::new(400) };
+        let mut other = story.clone();
+        other.cells.c.iter_mut().for_each(|c| *c = "d".to_owned());
+        assert_eq!(summaries(&story), summaries(&other));
+    }
+
+    #[test]
+    fn planning_can_be_interrupted() {
+        struct Never;
+        impl Watch for Never {
+            fn progress(&mut self, _: u64, _: u64) -> std::ops::ControlFlow<()> {
+                std::ops::ControlFlow::Break(())
+            }
+        }
+        let story = Story { public: vec!["x", "u", "y"], ..Story::new(400) };
+        let stopped = Plans::watched(story.problem(), &Request::default(), &mut Never);
+        assert!(matches!(stopped, Err(PlanError::Mechanism(MechanismError::Interrupted))));
     }
 }

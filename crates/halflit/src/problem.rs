@@ -88,6 +88,14 @@ impl Problem {
         self.declaration.task().regularization
     }
 
+    /// The declared penalty, or none at all where it is left to the mechanism.
+    pub(crate) fn declared_penalty(&self) -> f64 {
+        match self.regularization() {
+            Regularization::Auto => 0.0,
+            Regularization::Fixed(lambda) => lambda,
+        }
+    }
+
     /// The declared radius of the ball that the weights stay in.
     pub fn radius(&self) -> Option<f64> {
         self.declaration.task().radius

@@ -1,13 +1,15 @@
 use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
 use crate::commands::options::PlanOptions;
+use crate::progress::Progress;
 use halflit::Plans;
 use halflit::plan::Summary;
 use serde_json::json;
 
 /// Show every mechanism that fits the declaration, ranked by predicted error. Nothing is spent.
 ///
-/// The predictions are formulas in public constants: good for ranking, not promises. No private cell is read.
+/// The predictions are formulas in public constants or rehearsals on made-up sensitive cells: good for ranking, not promises. No private cell is
+/// read.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  halflit plan patients.csv --epsilon 0.5")]
 pub struct Args {
@@ -20,7 +22,8 @@ pub struct Args {
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let problem = args.input.problem()?;
     let request = args.options.request(problem.budget())?;
-    let plans = Plans::new(problem, &request).map_err(Failure::bad_input)?;
+    let mut progress = Progress::unguarded("planning");
+    let plans = Plans::watched(problem, &request, &mut progress).map_err(Failure::bad_input)?;
     let budget = plans.budget();
     let sentence = plans.problem().relation().sentence();
     let summaries: Vec<Summary> = plans.summaries().cloned().collect();
@@ -43,12 +46,12 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!("{sentence}\n");
     println!("Budget: epsilon {}, delta {:e}. Best first:\n", budget.epsilon, budget.delta);
     println!(
-        "  {:<16} {:<48} {:>10} {:>9} {:>8} {:>11}",
+        "  {:<19} {:<48} {:>10} {:>9} {:>8} {:>11}",
         "mechanism", "variant", "predicted", "releases", "passes", "noise"
     );
     for row in &summaries {
         println!(
-            "  {:<16} {:<48} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
+            "  {:<19} {:<48} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
             row.mechanism,
             row.variant,
             row.predicted_excess,
@@ -61,6 +64,11 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!(
         "\n`predicted` is the expected excess of the mean loss; `noise` is the standard deviation per coordinate of the mean gradient."
     );
+    if summaries.iter().any(|row| row.is_rehearsed) {
+        println!(
+            "Predictions are from a rehearsal: each mechanism was tried on the public columns with made-up sensitive cells."
+        );
+    }
     if let Some(worth) = worth {
         println!("{worth}");
     }

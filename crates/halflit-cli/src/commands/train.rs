@@ -40,7 +40,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
 
     let problem = args.input.problem()?;
     let request = args.options.request(problem.budget())?;
-    let plans = Plans::new(problem, &request).map_err(Failure::bad_input)?;
+    let mut progress = Progress::unguarded("planning");
+    let plans = Plans::watched(problem, &request, &mut progress).map_err(Failure::bad_input)?;
     let worth = plans.worth_of_public_rows();
     let plan = plans.best().map_err(Failure::bad_input)?;
     if !json {

@@ -2,6 +2,7 @@
 
 pub mod belief_statistics;
 pub mod belief_updates;
+mod believed;
 pub mod block_statistics;
 pub mod local;
 pub mod means;

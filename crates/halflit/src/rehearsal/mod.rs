@@ -85,7 +85,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Makes up the sensitive cells of at most `most_rows` private rows (evenly spaced ones; all of them if the unit is a user).
+    /// Makes up the sensitive cells of about `most_rows` private rows at most: those of evenly spaced units.
     ///
     /// # Errors
     /// The rows of users are not public; a prior of the wrong length.
@@ -98,13 +98,7 @@ impl Rehearsal {
             Units::Rows(rows) => *rows,
             Units::Users { offsets } => offsets.last().copied().unwrap_or(0),
         };
-        let (chosen, units) = match units {
-            Units::Rows(_) if count > most_rows.max(1) => {
-                let most = most_rows.max(1);
-                ((0..most).map(|i| (i * count / most) as u32).collect::<Vec<_>>(), Units::Rows(most))
-            }
-            units => ((0..count as u32).collect(), units.clone()),
-        };
+        let (chosen, units) = spaced_out(units, count, most_rows.max(1));
         let loss = public.declaration.loss();
         let (public_rows, public_labels) = public.public;
         let is_fitted = *made_up == MadeUp::Model && public_rows.len() >= ENOUGH_PUBLIC_ROWS;
@@ -188,6 +182,12 @@ impl Rehearsal {
         Ok((one * private + other * mean_loss(loss, rows, labels, weights)?) / (one + other) + penalty)
     }
 
+    /// By how much the loss of weights, with the declared penalty, exceeds the best one; what is not a number is as bad as can be.
+    pub(crate) fn excess(&self, weights: &[f64], best_loss: f64) -> Result<f64, MechanismError> {
+        let excess = self.loss(weights, self.problem.declared_penalty())? - best_loss;
+        Ok(if excess.is_nan() { f64::INFINITY } else { excess.max(0.0) })
+    }
+
     /// The smallest mean loss on the made-up table, up to the solver's tolerance and a small penalty.
     pub fn best_loss(&self, lambda: f64) -> Result<f64, MechanismError> {
         let (public_rows, public_labels) = self.problem.public_data();
@@ -204,6 +204,26 @@ impl Rehearsal {
             problem.radius(),
         )?;
         self.loss(&weights, lambda)
+    }
+}
+
+/// Evenly spaced units with about `most` of the `count` rows: their rows, and the units that these form.
+fn spaced_out(units: &Units, count: usize, most: usize) -> (Vec<u32>, Units) {
+    if count <= most {
+        return ((0..count as u32).collect(), units.clone());
+    }
+    match units {
+        Units::Rows(_) => ((0..most).map(|i| (i * count / most) as u32).collect(), Units::Rows(most)),
+        Units::Users { offsets } => {
+            let users = offsets.len().saturating_sub(1);
+            let kept = (users as u128 * most as u128 / count as u128).max(1) as usize;
+            let (mut rows, mut starts) = (Vec::new(), vec![0]);
+            for user in (0..kept).map(|i| i * users / kept) {
+                rows.extend((offsets[user]..offsets[user + 1]).map(|row| row as u32));
+                starts.push(rows.len());
+            }
+            (rows, Units::Users { offsets: starts })
+        }
     }
 }
 

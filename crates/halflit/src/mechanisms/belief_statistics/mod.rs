@@ -2,7 +2,7 @@
 //!
 //! Sensitive cells of a row take one of k joint values s; everything else about it is public, in numbers a_i (`features.rs`). For a belief of the form p_i(s) proportional to exp(<theta_s, a_i>) the
 //! table enters through S = sum_i omega_i a_i e_{s_i}^T alone. So S is released once, with Gaussian noise; the most likely theta gives a belief about every row (`noisy_statistics`, with the joint
-//! value in place of a label), and the model minimises the loss that is expected under the beliefs (`model.rs`). Where the noise drowns what the values say, beliefs follow the prior and the
+//! value in place of a label), and the model minimises the loss that is expected under the beliefs (`believed.rs`). Where the noise drowns what the values say, beliefs follow the prior and the
 //! model is the one that the public columns give, which costs no privacy at all.
 //!
 //! Citation: sufficient-statistics perturbation (Vu and Slavkovic 2009) for a model of the sensitive values, with public features as under label privacy; expected losses as
@@ -33,7 +33,6 @@
 //! | more than 256 public numbers | round noise |
 
 mod features;
-mod model;
 mod statement;
 
 #[cfg(test)]
@@ -41,6 +40,7 @@ mod tests;
 
 pub use statement::Statement;
 
+use crate::mechanisms::believed::{self, Believed, CLOSELY};
 use crate::mechanisms::noisy_statistics::design::Design;
 use crate::mechanisms::noisy_statistics::fit::{Fitter, soft_label};
 use crate::mechanisms::noisy_statistics::lattice::{LabelLattice, LabelSteps, SummedRows, TRIAL_STEPS};
@@ -48,9 +48,8 @@ use crate::mechanisms::noisy_statistics::one_output::OneOutput;
 use crate::mechanisms::noisy_statistics::prior::Prior;
 use crate::mechanisms::noisy_statistics::shape::Shape;
 use crate::mechanisms::noisy_statistics::{LabelStatistics, gaussian_std_per_sensitivity};
-use crate::mechanisms::public_rows::default_penalty;
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
-use crate::mechanisms::{Fitted, MechanismError, Watch, zero_model_loss};
+use crate::mechanisms::{Fitted, MechanismError, MechanismPlan, Watch, zero_model_loss};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use crate::rehearsal::{MadeUp, Rehearsal};
@@ -60,8 +59,7 @@ use halflit_convex::{Loss, LossSpec};
 use halflit_noise::NoiseSource;
 use halflit_privacy::calibrate::Budget;
 use halflit_privacy::{Change, SensitiveColumns};
-use halflit_table::{PublicFeatures, Regularization, Units, Unsealed};
-use model::Believed;
+use halflit_table::{PublicFeatures, Units, Unsealed};
 use std::borrow::Cow;
 
 /// The name of the mechanism in plans, certificates and on the command line.
@@ -81,9 +79,8 @@ const MOST_VALUES: usize = 128;
 /// How large the weights of the belief model are expected to be when the noise is shaped: scores of order one per standard deviation.
 const BELIEF_WEIGHT_VARIANCE: f64 = 1.0;
 
-/// Rows of the made-up table on which the excess is predicted, and runs there.
-const REHEARSED_ROWS: usize = 4000;
-const REHEARSED_RUNS: usize = 2;
+/// Rows of the made-up table on which the excess is predicted. Many, because the minimizer of a small table fits its scatter, which beliefs cannot.
+const REHEARSED_ROWS: usize = 20_000;
 
 /// Whether the declaration is of the kind that this mechanism is for.
 pub(crate) fn fits(problem: &Problem) -> bool {
@@ -153,13 +150,7 @@ impl Plan {
             .and_then(|output| output.best_shape(&features.private, multiplier * labels.movement(change)));
         let summed = SummedRows { rows: &features.private, shape: shape.as_ref() };
         let lattice = LabelLattice::plan(problem, summed, units, labels, multiplier)?;
-        let regularization = match problem.regularization() {
-            Regularization::Fixed(lambda) => lambda,
-            Regularization::Auto => {
-                let (loss, rows) = (problem.loss(), problem.total_weight());
-                default_penalty(loss, problem.dimension(), rows, problem.radius())
-            }
-        };
+        let regularization = believed::penalty(problem);
         let predicted_excess = f64::INFINITY;
         Ok(Plan { change, domain, features, lattice, shape, regularization, predicted_excess })
     }
@@ -185,6 +176,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant: format!("one release about {} joint values", self.domain.len()),
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: 1,
             passes: 1.0,
             noise_per_release: self.lattice.noise_std() / problem.total_weight(),
@@ -250,7 +242,8 @@ impl Plan {
             public_weight: problem.public_row_weight(),
             total_weight: problem.total_weight(),
         };
-        let weights = believed.minimizer(self.regularization, problem.radius());
+        let start = vec![0.0; believed.size()];
+        let weights = believed.minimizer(self.regularization, problem.radius(), start, CLOSELY);
         let errors = StandardErrors::absent("the sensitive values are believed, not known");
         Ok(Fitted { standard_errors: Some(errors), ..Fitted::from(weights) })
     }
@@ -258,7 +251,7 @@ impl Plan {
     /// p_i of every private row, row after row.
     fn beliefs(&self, statistics: &LabelStatistics, design: Design) -> Result<Vec<f32>, MechanismError> {
         let fitter = Fitter::new(statistics, design)?;
-        let theta = fitter.choose(None)?.weights;
+        let theta = fitter.penalised_weights()?;
         let rows = self.features.private.len();
         let of_row = |row: usize| soft_label(&fitter.design, row, &theta).into_iter().map(|p| p as f32);
         Ok((0..rows).flat_map(of_row).collect())
@@ -283,21 +276,11 @@ fn as_labels(positions: &[u16]) -> Vec<f64> {
     positions.iter().map(|&position| f64::from(position)).collect()
 }
 
-/// The mean excess over runs on a made-up table with the same noise per row.
+/// The excess of one run on a made-up table with the same noise per row.
 fn rehearsed_excess(problem: &Problem, multiplier: f64) -> Result<f64, MechanismError> {
     let mut rehearsal = Rehearsal::new(&problem.public_side()?, &MadeUp::Model, REHEARSED_ROWS)?;
     let share = rehearsal.problem().total_weight() / problem.total_weight();
-    let plan = Plan::with_noise(rehearsal.problem(), multiplier * share)?;
-    let plan = crate::mechanisms::MechanismPlan::BeliefStatistics(plan);
-    let lambda = match problem.regularization() {
-        Regularization::Fixed(lambda) => lambda,
-        Regularization::Auto => 0.0,
-    };
-    let best = rehearsal.best_loss(lambda)?;
-    let mut excess = 0.0;
-    for _ in 0..REHEARSED_RUNS {
-        let weights = rehearsal.train(&plan)?;
-        excess += (rehearsal.loss(&weights, lambda)? - best).max(0.0);
-    }
-    Ok(excess / REHEARSED_RUNS as f64)
+    let plan = MechanismPlan::BeliefStatistics(Plan::with_noise(rehearsal.problem(), multiplier * share)?);
+    let weights = rehearsal.train(&plan)?;
+    rehearsal.excess(&weights, rehearsal.best_loss(problem.declared_penalty())?)
 }

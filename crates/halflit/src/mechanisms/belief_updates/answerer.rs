@@ -60,6 +60,17 @@ impl Answer {
     }
 }
 
+/// What became of one attempt to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// The beliefs' answer was near enough.
+    Answered(Vec<f64>),
+    /// It was not; the beliefs have been updated.
+    Updated,
+    /// The updates are used up.
+    Failed,
+}
+
 /// Answers linear vector queries about rows with sensitive values.
 ///
 /// Made by [`Charged::online`](crate::Charged): only a charged plan can open the sensitive values.
@@ -106,51 +117,77 @@ impl Answerer {
         Ok(Answerer { settings, test, answer, beliefs, state, secret, stream })
     }
 
-    /// Asks for the mean of the query's vectors: numbered as in `proof.md`.
+    /// Asks for the mean of the query's vectors, again after every update.
     ///
     /// # Errors
     /// A query over other rows or values; no randomness. Neither depends on a private cell.
     pub fn ask(&mut self, query: &dyn BeliefQuery) -> Result<Answer, MechanismError> {
-        let rows = self.beliefs.rows().max(1) as f64;
-        while self.state.updates < self.settings.max_updates {
-            // 1. One pass: the believed sum (public), the actual sum (private), the diameter and the norm (public).
-            let sums = query.sums(&self.beliefs, &self.secret.0)?;
-            let scale = query.unit() / rows;
-            let believed: Vec<f64> = sums.believed.iter().map(|&sum| sum as f64 * scale).collect();
-            let diameter = sums.diameter();
-            if diameter == 0 {
-                // 2. Nothing depends on the secret values: the beliefs' answer is exact.
-                self.state.answered += 1;
-                return Ok(Answer::Mean(believed));
+        loop {
+            match self.ask_once(query)? {
+                Asked::Answered(mean) => return Ok(Answer::Mean(mean)),
+                Asked::Updated => {}
+                Asked::Failed => return Ok(Answer::Fail),
             }
-            // 3. AboveThreshold on the distance, in integers.
-            let chi = match self.state.threshold_noise {
-                Some(chi) => chi,
-                None => *self.state.threshold_noise.insert(self.test.threshold(&mut self.stream)?),
-            };
-            let tau = to_lattice(self.settings.threshold * self.settings.vector_bound / scale);
-            let distance = sums.distance();
-            if !self.test.is_above(&mut self.stream, distance, tau, diameter, chi)? {
-                self.state.answered += 1;
-                return Ok(Answer::Mean(believed));
-            }
-            // 4. The block is spent, whatever happens below.
-            self.state.updates += 1;
-            self.state.threshold_noise = None;
-            // 5. The Gaussian answer and the noisy size.
-            let direction = noisy_difference(&self.answer, &mut self.stream, &sums, scale)?;
-            let size = scale * self.test.size(&mut self.stream, distance, diameter)?;
-            // 6. The multiplicative update: post-processing.
-            let floor = self.settings.size_floor * self.settings.vector_bound;
-            let update = BeliefUpdate {
-                direction,
-                rate: self.settings.rate,
-                size: self.settings.vector_bound * size.max(floor),
-                truncation: self.settings.truncation,
-            };
-            query.update(&mut self.beliefs, &update)?;
         }
-        Ok(Answer::Fail)
+    }
+
+    /// Asks for the mean of the query's vectors, or updates the beliefs: numbered as in `proof.md`.
+    ///
+    /// # Errors
+    /// As [`Answerer::ask`].
+    pub fn ask_once(&mut self, query: &dyn BeliefQuery) -> Result<Asked, MechanismError> {
+        let rows = self.beliefs.rows().max(1) as f64;
+        if self.has_failed() {
+            return Ok(Asked::Failed);
+        }
+        // 1. One pass: the believed sum (public), the actual sum (private), the diameter and the norm (public).
+        let sums = query.sums(&self.beliefs, &self.secret.0)?;
+        let scale = query.unit() / rows;
+        let believed: Vec<f64> = sums.believed.iter().map(|&sum| sum as f64 * scale).collect();
+        let diameter = sums.diameter();
+        if diameter == 0 {
+            // 2. Nothing depends on the secret values: the beliefs' answer is exact.
+            self.state.answered += 1;
+            return Ok(Asked::Answered(believed));
+        }
+        // 3. AboveThreshold on the distance, in integers.
+        let chi = match self.state.threshold_noise {
+            Some(chi) => chi,
+            None => *self.state.threshold_noise.insert(self.test.threshold(&mut self.stream)?),
+        };
+        let tau = to_lattice(self.settings.threshold * self.settings.vector_bound / scale);
+        let distance = sums.distance();
+        if !self.test.is_above(&mut self.stream, distance, tau, diameter, chi)? {
+            self.state.answered += 1;
+            return Ok(Asked::Answered(believed));
+        }
+        // 4. The block is spent, whatever happens below.
+        self.state.updates += 1;
+        self.state.threshold_noise = None;
+        // 5. The Gaussian answer and the noisy size.
+        let direction = noisy_difference(&self.answer, &mut self.stream, &sums, scale)?;
+        let size = scale * self.test.size(&mut self.stream, distance, diameter)?;
+        // 6. The multiplicative update: post-processing.
+        let floor = self.settings.size_floor * self.settings.vector_bound;
+        let update = BeliefUpdate {
+            direction,
+            rate: self.settings.rate,
+            size: self.settings.vector_bound * size.max(floor),
+            truncation: self.settings.truncation,
+        };
+        query.update(&mut self.beliefs, &update)?;
+        Ok(Asked::Updated)
+    }
+
+    /// The mean of the query's vectors under the beliefs: no private cell is used, so it may be had even after a FAIL.
+    ///
+    /// # Errors
+    /// A query over other rows or values.
+    pub fn believed(&self, query: &dyn BeliefQuery) -> Result<Vec<f64>, MechanismError> {
+        // The actual sum that comes with it is one of made-up values, and is not looked at.
+        let sums = query.sums(&self.beliefs, &vec![0; self.beliefs.rows()])?;
+        let scale = query.unit() / self.beliefs.rows().max(1) as f64;
+        Ok(sums.believed.iter().map(|&sum| sum as f64 * scale).collect())
     }
 
     /// How many updates have happened: known to everyone who sees the answers.

@@ -8,6 +8,7 @@ use super::online::{self, Task};
 use super::optimizer::Optimizer;
 use super::{Choice, Chosen, Constants, Method, Params, Variant};
 use crate::mechanisms::MechanismError;
+use crate::mechanisms::believed;
 use crate::mechanisms::noisy_gradient::Schedule;
 use crate::mechanisms::noisy_gradient::schedule::Scales;
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
@@ -85,8 +86,9 @@ pub(super) fn online_noise(
     rows: u64,
 ) -> Result<(TestNoise, AnswerNoise), MechanismError> {
     let found = continuous("rho of an update", budget, Careful::Small, (1e-10, 50.0), |rho| {
-        let test = TestNoise::new((TEST_SHARE * rho).sqrt()).map_err(refused)?;
-        let answer = AnswerNoise::new((2.0 * (1.0 - TEST_SHARE) * rho).sqrt(), rows).map_err(refused)?;
+        let share: f64 = std::env::var("SHARE").ok().and_then(|s| s.parse().ok()).unwrap_or(TEST_SHARE);
+        let test = TestNoise::new((share * rho).sqrt()).map_err(refused)?;
+        let answer = AnswerNoise::new((2.0 * (1.0 - share) * rho).sqrt(), rows).map_err(refused)?;
         let event = block_event(&test, &answer, blocks)?;
         Ok(((test, answer), event))
     })?;
@@ -193,8 +195,11 @@ fn rehearsed(
 ) -> Result<Parameters, MechanismError> {
     let stage = Stage::new(problem, domain, constants)?;
     let mut best: Option<Parameters> = None;
-    for (method, answer, optimizer) in grid(constants, variant, budget)? {
+    for (method, answer, optimizer) in grid(problem, constants, variant, budget)? {
         let predicted_excess = stage.excess(method, answer, optimizer, 0)?;
+        if let Method::Online { settings, .. } = method {
+            eprintln!("{} {} {} {predicted_excess}", settings.max_updates, settings.rate, settings.threshold);
+        }
         let better = best.as_ref().is_none_or(|best| predicted_excess < best.predicted_excess);
         if better {
             best = Some(Parameters { method, answer, optimizer, by: Chosen::Rehearsal, predicted_excess });
@@ -209,6 +214,7 @@ fn rehearsed(
 
 /// What is tried.
 fn grid(
+    problem: &Problem,
     constants: &Constants,
     variant: Variant,
     budget: Budget,
@@ -239,15 +245,22 @@ fn grid(
             }
         }
         Variant::Online => {
-            let Schedule { steps, .. } = Schedule::recommended(&scales(0.4));
-            let Schedule { steps, step_size, momentum } =
-                Schedule::with_steps(&scales(0.4), steps.min(MOST_STEPS));
-            let optimizer = Optimizer::Momentum { steps, step_size, momentum };
-            for max_updates in [4, 16, 48] {
+            let env = |name: &str, default: Vec<f64>| -> Vec<f64> {
+                std::env::var(name)
+                    .ok()
+                    .map(|s| s.split(',').map(|x| x.parse().unwrap()).collect())
+                    .unwrap_or(default)
+            };
+            for max_updates in env("LMAX", vec![4.0, 16.0, 48.0]).into_iter().map(|l| l as u64) {
                 let (test, answer) = online_noise(budget, max_updates, constants.rows)?;
                 // the test's noise, in units of G: diameters are at most 2 G / n
                 let test_noise = 8.0 / (test.threshold_epsilon() * constants.rows as f64);
-                for (rate, factor) in [(0.1, 1.0), (0.3, 1.0), (0.3, 2.0), (1.0, 2.0)] {
+                let factors = env("FACTORS", vec![1.0, 2.0]);
+                let pairs: Vec<(f64, f64)> = env("RATES", vec![0.3, 1.0])
+                    .into_iter()
+                    .flat_map(|r| factors.iter().map(move |f| (r, *f)).collect::<Vec<_>>())
+                    .collect();
+                for (rate, factor) in pairs {
                     let threshold = (factor * test_noise).min(0.5);
                     let settings = Settings {
                         rate,
@@ -257,12 +270,28 @@ fn grid(
                         vector_bound: constants.vector_bound,
                         max_updates,
                     };
+                    let optimizer = online_optimizer(problem, constants, max_updates);
                     grid.push((Method::Online { settings, test }, answer, optimizer));
                 }
             }
         }
     }
     Ok(grid)
+}
+
+/// Minimizers where losses are smooth; else a long descent, because answers are off by the threshold however many there are.
+fn online_optimizer(problem: &Problem, constants: &Constants, max_updates: u64) -> Optimizer {
+    if problem.loss().is_smooth() {
+        return Optimizer::Minimizers { rounds: max_updates + 1, penalty: believed::penalty(problem) };
+    }
+    let scales = Scales {
+        dimension: 1,
+        single_release_noise: f64::MIN_POSITIVE,
+        smoothness: constants.smoothness,
+        prior_radius: constants.radius,
+    };
+    let Schedule { steps, step_size, momentum } = Schedule::with_steps(&scales, MOST_STEPS);
+    Optimizer::Momentum { steps, step_size, momentum }
 }
 
 /// A made-up problem, ready for many short runs.
@@ -335,7 +364,6 @@ impl Stage {
                 online::solve(&mut answerer, &parts, &self.domain, &task, dimension, &mut ())?
             }
         };
-        let loss = self.rehearsal.loss(&solution.weights, self.lambda)?;
-        Ok((loss - self.best_loss.unwrap_or(0.0)).max(0.0))
+        self.rehearsal.excess(&solution.weights, self.best_loss.unwrap_or(0.0))
     }
 }

@@ -1,6 +1,7 @@
 //! The gradient of a problem's objective, put together from a private mean, the public rows and the penalty.
 
 use crate::mechanisms::MechanismError;
+use crate::mechanisms::believed::Believed;
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::problem::Problem;
 use halflit_convex::kernel::{BeliefQuery, BeliefRows, Beliefs, GradientQuery, SensitiveValues};
@@ -55,6 +56,33 @@ impl<'a> PublicParts<'a> {
         weights: &[f64],
     ) -> Result<GradientQuery<'b>, MechanismError> {
         Ok(BeliefRows::new(&self.rows, self.labels, domain.values())?.gradient(loss, weights)?)
+    }
+
+    /// The minimizer of the objective expected under the beliefs.
+    pub fn minimizer(
+        &self,
+        domain: &SensitiveDomain,
+        beliefs: &Beliefs,
+        loss: Loss,
+        (lambda, radius): (f64, Option<f64>),
+        start: Vec<f64>,
+        least_decrease: f64,
+    ) -> Vec<f64> {
+        let rows = 0..self.private_rows();
+        let beliefs: Vec<f32> =
+            rows.flat_map(|row| beliefs.probabilities(row)).map(|share| share as f32).collect();
+        let believed = Believed {
+            loss,
+            rows: &self.rows,
+            labels: (!self.labels.is_empty()).then_some(self.labels),
+            values: domain.values(),
+            beliefs: &beliefs,
+            row_weights: None,
+            public: self.public,
+            public_weight: self.public_weight,
+            total_weight: self.total_weight,
+        };
+        believed.minimizer(lambda, radius, start, least_decrease)
     }
 
     /// The gradient of the whole objective from the private rows' mean gradient.

@@ -33,7 +33,7 @@
 //! | case | what happens |
 //! |---|---|
 //! | D_t = 0 | the beliefs' answer is exact; nothing is drawn |
-//! | the updates are used up | FAIL: the model reached so far is returned, no private cell chooses it |
+//! | the updates are used up | FAIL: the table is not asked any more, later steps follow the beliefs as they are |
 //! | k above 1,024, a numeric sensitive column, users, zero-out | refused, with the column and the limit |
 //! | a cell coerced to none of its values | counts as the first value |
 
@@ -68,7 +68,7 @@ use halflit_convex::kernel::Beliefs;
 use halflit_noise::NoiseSource;
 use halflit_privacy::calibrate::Budget;
 use halflit_privacy::{Change, Unit};
-use halflit_table::{Regularization, Unsealed};
+use halflit_table::Unsealed;
 
 /// The name of the online variant in plans, certificates and on the command line.
 pub const NAME: &str = "belief_updates";
@@ -202,11 +202,8 @@ struct Constants {
 
 impl Constants {
     fn of(problem: &Problem, domain: &SensitiveDomain, parts: &PublicParts<'_>) -> Constants {
-        let lambda = match problem.regularization() {
-            // The length of the descent regularizes.
-            Regularization::Auto => 0.0,
-            Regularization::Fixed(lambda) => lambda,
-        };
+        // Without a declared penalty the length of the descent regularizes.
+        let lambda = problem.declared_penalty();
         let norm = parts.row_norm(domain).max(1e-6);
         let curvature = crate::mechanisms::noisy_gradient::schedule::curvature(problem.loss());
         Constants {
@@ -298,6 +295,7 @@ impl Plan {
             mechanism: mechanism.to_owned(),
             variant,
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases,
             passes: (steps + releases) as f64,
             noise_per_release: self.noise_per_release,
@@ -344,7 +342,7 @@ impl Plan {
             Status::Finished => Vec::new(),
             Status::Failed { after } => {
                 vec![format!(
-                    "The updates were used up after {after} of {} steps; the model is what had been reached then.",
+                    "The updates were used up after {after} of {} steps; the later ones followed the beliefs as they were then.",
                     self.optimizer.steps()
                 )]
             }

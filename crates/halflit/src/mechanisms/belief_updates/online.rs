@@ -1,11 +1,12 @@
 //! The online answerer for those who have paid: ask queries, or solve several problems that share one set of beliefs.
 
-use super::answerer::{Answer, Answerer, Secret};
+use super::answerer::{Answer, Answerer, Asked, Secret};
 use super::gradient::PublicParts;
-use super::optimizer::{Optimizer, Solution};
+use super::optimizer::{Optimizer, Solution, Status};
 use super::statement::Statement;
 use super::{Choice, Method, NAME, Params, Variant};
 use crate::ledger::{Charged, Receipt};
+use crate::mechanisms::believed::{CLOSELY, ROUGHLY};
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch};
 use crate::plan::{Plan, Priced};
@@ -150,7 +151,7 @@ impl Online {
     }
 
     /// Solves several problems with the same beliefs, one after the other: what one learns serves the next (Theorem 18). When the
-    /// answerer fails, the problems left return what they have reached.
+    /// answerer fails, what is left is solved for the beliefs as they are then.
     ///
     /// # Errors
     /// [`MechanismError::Interrupted`] if the watch breaks; sizes and shapes.
@@ -194,7 +195,7 @@ impl Online {
     }
 }
 
-/// Solves one problem by gradient queries.
+/// Solves one problem by gradient queries. After a FAIL the beliefs go on answering, for they are public.
 pub(super) fn solve(
     answerer: &mut Answerer,
     parts: &PublicParts<'_>,
@@ -204,13 +205,54 @@ pub(super) fn solve(
     watch: &mut dyn Watch,
 ) -> Result<Solution, MechanismError> {
     let steps = task.optimizer.steps();
-    task.optimizer.run(dimension, task.radius, |step, weights| {
+    if let Optimizer::Minimizers { penalty, .. } = task.optimizer {
+        return minimizers(answerer, parts, domain, task, penalty, dimension, watch);
+    }
+    let mut failed = None;
+    let solution = task.optimizer.run(dimension, task.radius, |step, weights| {
         if watch.progress(step, steps).is_break() {
             return Err(MechanismError::Interrupted);
         }
-        match answerer.ask(&parts.query(domain, task.loss, weights)?)? {
-            Answer::Mean(mean) => parts.objective(task.loss, task.regularization, weights, &mean).map(Some),
-            Answer::Fail => Ok(None),
+        let query = parts.query(domain, task.loss, weights)?;
+        let mean = match answerer.ask(&query)? {
+            Answer::Mean(mean) => mean,
+            Answer::Fail => {
+                failed.get_or_insert(step);
+                answerer.believed(&query)?
+            }
+        };
+        parts.objective(task.loss, task.regularization, weights, &mean).map(Some)
+    })?;
+    let status = failed.map_or(solution.status, |after| Status::Failed { after });
+    Ok(Solution { status, ..solution })
+}
+
+/// Asks at the minimizer under the beliefs until the answer there is near enough or the updates are used up.
+fn minimizers(
+    answerer: &mut Answerer,
+    parts: &PublicParts<'_>,
+    domain: &SensitiveDomain,
+    task: &Task,
+    penalty: f64,
+    dimension: usize,
+    watch: &mut dyn Watch,
+) -> Result<Solution, MechanismError> {
+    let (rounds, limits) = (task.optimizer.steps(), (task.regularization.max(penalty), task.radius));
+    let (mut weights, mut status) = (vec![0.0; dimension], Status::Finished);
+    for round in 0..rounds {
+        if watch.progress(round, rounds).is_break() {
+            return Err(MechanismError::Interrupted);
         }
-    })
+        weights = parts.minimizer(domain, answerer.beliefs(), task.loss, limits, weights, ROUGHLY);
+        match answerer.ask_once(&parts.query(domain, task.loss, &weights)?)? {
+            Asked::Updated => {}
+            Asked::Answered(_) => break,
+            Asked::Failed => {
+                status = Status::Failed { after: round };
+                break;
+            }
+        }
+    }
+    let weights = parts.minimizer(domain, answerer.beliefs(), task.loss, limits, weights, CLOSELY);
+    Ok(Solution { weights, status })
 }

@@ -35,6 +35,14 @@ pub enum Optimizer {
         /// Share of the velocity that survives a step.
         momentum: f64,
     },
+    /// Minimise the loss that is expected under the beliefs, ask for the gradient there, and again after an update: smooth losses. Once the gradient there is answered, it is
+    /// nearly zero for the table too, up to the threshold.
+    Minimizers {
+        /// How often at most.
+        rounds: u64,
+        /// The l2 penalty.
+        penalty: f64,
+    },
 }
 
 impl Optimizer {
@@ -56,17 +64,24 @@ impl Optimizer {
             Optimizer::Subgradient { steps, .. }
             | Optimizer::InexactGradient { steps, .. }
             | Optimizer::Momentum { steps, .. } => steps,
+            Optimizer::Minimizers { rounds, .. } => rounds,
         }
     }
 
     /// Runs all steps. `oracle` returns the gradient at the given weights, or nothing when it has failed; then what has been reached
     /// so far is returned, which needs no private cell to choose.
+    ///
+    /// # Errors
+    /// Those of the oracle; minimizers, which need beliefs and not an oracle.
     pub fn run(
         &self,
         dimension: usize,
         radius: Option<f64>,
         mut oracle: impl FnMut(u64, &[f64]) -> Result<Option<Vec<f64>>, MechanismError>,
     ) -> Result<Solution, MechanismError> {
+        if let Optimizer::Minimizers { .. } = self {
+            return Err(MechanismError::part("minimizers under beliefs", "the online variant"));
+        }
         if let Optimizer::Momentum { steps, step_size, momentum } = *self {
             let mut descent =
                 Iterates::scheduled(Schedule { steps, step_size, momentum }, dimension, radius)?;
@@ -101,6 +116,7 @@ impl Optimizer {
                 Optimizer::Subgradient { step_size, .. } | Optimizer::Momentum { step_size, .. } => {
                     (step_size, 1.0 / (step + 1) as f64)
                 }
+                Optimizer::Minimizers { .. } => (0.0, 0.0),
             };
             let before = weights.clone();
             for (weight, gradient) in weights.iter_mut().zip(&gradient) {
@@ -137,7 +153,7 @@ pub struct Solution {
 pub enum Status {
     /// All steps were taken.
     Finished,
-    /// The answerer failed; the model is what had been reached.
+    /// The answerer failed; what came later, if anything did, rests on no private cell.
     Failed {
         /// Steps taken before.
         after: u64,

@@ -258,6 +258,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant: format!("{} hidden coordinates", self.coordinates.hidden.len()),
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: 1,
             passes: 1.0,
             noise_per_release: self.noise_std() / problem.total_weight(),

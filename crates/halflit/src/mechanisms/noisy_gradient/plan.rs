@@ -14,7 +14,7 @@ use halflit_convex::kernel::{MAX_COEFFICIENT, SUM_LIMIT};
 use halflit_noise::{SumLattice, SumRequest};
 use halflit_privacy::calibrate::{self, Budget};
 use halflit_privacy::{Change, Event, SensitiveColumns};
-use halflit_table::{PublicFeatures, Regularization};
+use halflit_table::PublicFeatures;
 use std::num::NonZeroU64;
 
 /// Share of the squared mu that a measured clip norm may spend.
@@ -113,11 +113,8 @@ impl Plan {
             descent: Descent::Posterior,
             levels: Vec::new(),
             spread: None,
-            lambda: match problem.regularization() {
-                // The length of the descent regularizes.
-                Regularization::Auto => 0.0,
-                Regularization::Fixed(lambda) => lambda,
-            },
+            // Without a declared penalty the length of the descent regularizes.
+            lambda: problem.declared_penalty(),
             curvature: 0.0,
             predicted_excess: f64::INFINITY,
         };
@@ -302,6 +299,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant,
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: self.steps * if self.spread.is_some() { 2 } else { 1 },
             passes: share * self.steps as f64 * if self.spread.is_some() { 2.0 } else { 1.0 },
             noise_per_release: noise / (share * problem.total_weight()),

@@ -120,7 +120,12 @@ impl<'a> Fitter<'a> {
     /// A penalty that is not positive.
     pub fn choose(&self, declared: Option<f64>) -> Result<Fit, MechanismError> {
         declared.map_or(Ok(()), |lambda| positive("regularization", lambda))?;
-        let (weight_size, denoised) = if self.is_large() { self.likely_size()? } else { self.likeliest()? };
+        let (weight_size, denoised) = if self.is_large() {
+            let size = self.likely_size()?;
+            (size, self.denoised(size, None)?)
+        } else {
+            self.likeliest()?
+        };
         self.finished(Penalties { weight_size: Some(weight_size), regularization: declared }, denoised)
     }
 
@@ -143,8 +148,15 @@ impl<'a> Fitter<'a> {
         Ok((weight_size, denoised))
     }
 
-    /// The size under which the noisy sum is most likely if it answers linearly to weights, with its fit.
-    fn likely_size(&self) -> Result<(f64, Denoised), MechanismError> {
+    /// The weights of a penalised fit, whatever their number: no second derivative is assembled, no loss estimated. For many outputs far quicker than [`Fitter::choose`].
+    pub(crate) fn penalised_weights(&self) -> Result<Vec<f64>, MechanismError> {
+        let problem = self.averages()?;
+        let found = large::penalised(&self.design, &self.observation(&problem), self.likely_size()?);
+        Ok(found.weights)
+    }
+
+    /// The size under which the noisy sum is most likely if it answers linearly to weights.
+    fn likely_size(&self) -> Result<f64, MechanismError> {
         let problem = self.averages()?;
         let evidence = large::Evidence::new(&self.design, &self.observation(&problem))?;
         let likelihood = |size: f64| {
@@ -153,8 +165,7 @@ impl<'a> Fitter<'a> {
             of_size + expectation(size)
         };
         let most = |a: &f64, b: &f64| likelihood(*a).total_cmp(&likelihood(*b));
-        let size = WEIGHT_SIZES.into_iter().max_by(most).unwrap_or(1.0) * self.unit_of_weights();
-        Ok((size, self.denoised(size, None)?))
+        Ok(WEIGHT_SIZES.into_iter().max_by(most).unwrap_or(1.0) * self.unit_of_weights())
     }
 
     /// Whether no second derivatives are assembled.

@@ -14,6 +14,15 @@
 //! ```
 //!
 //! with the soft labels m_ik of some of the rows under the present weights; it is worked out anew now and then.
+//!
+//! A penalty is too lenient with what the noise drowns: where h is far below r it leaves noise of size tau in the weights, the most likely weights next to none. So in the end each output's weights are
+//! multiplied by what the two differ in,
+//!
+//! ```text
+//! w_k <- (H_k N^-1 H_k + Lambda/tau^2)^-1 H_k N^-1 (H_k + R) w_k
+//! ```
+//!
+//! which changes nothing where h is far above r.
 
 use super::design::Design;
 use super::fit::{Denoised, soft_label};
@@ -165,6 +174,36 @@ fn own_hessians(design: &Design, weights: &[f64]) -> Vec<Vec<f64>> {
     hessians
 }
 
+/// The penalised fit's weights as the most likely ones would be, output by output; none where matrices are not worked out.
+fn without_drowned(
+    design: &Design,
+    observation: &Observation<'_>,
+    penalty: &Penalty,
+    weights: &[f64],
+    prior: f64,
+) -> Option<Vec<f64>> {
+    let Penalty::Matrix(penalty) = penalty else { return None };
+    let width = design.rows.width();
+    let shape = observation.shape;
+    let mut careful = Vec::with_capacity(weights.len());
+    for (hessian, own) in own_hessians(design, weights).into_iter().zip(weights.chunks_exact(width)) {
+        // Rows of H T^T / s; their products with each other are H N^-1 H.
+        let images: Vec<f64> = hessian
+            .chunks_exact(width)
+            .flat_map(|row| shaped(shape, row))
+            .map(|entry| entry / observation.noise_std)
+            .collect();
+        let mut information = product(&images, &images, width);
+        observation.prior.add_to(&mut information, prior);
+        let pulled: Vec<f64> =
+            apply(&hessian, own).iter().zip(apply(penalty, own)).map(|(h, r)| h + r).collect();
+        let explained: Vec<f64> =
+            shaped(shape, &pulled).iter().map(|entry| entry / observation.noise_std).collect();
+        careful.extend(Cholesky::factor(information, width)?.solve(&apply(&images, &explained)));
+    }
+    careful.iter().all(|weight| weight.is_finite()).then_some(careful)
+}
+
 /// The penalised objective, with its first guess.
 struct Penalised<'a> {
     observation: &'a Observation<'a>,
@@ -284,6 +323,12 @@ pub(super) fn penalised(design: &Design, observation: &Observation<'_>, weight_s
         }
         value = reached;
         objective.guess = Guess::new(design, &objective.penalty, &weights);
+    }
+    if let Some(careful) =
+        without_drowned(design, observation, &objective.penalty, &weights, weight_size.powi(-2))
+    {
+        at = objective.at(&careful);
+        weights = careful;
     }
     let statistic = at.1.iter().map(|g| g * observation.total_weight).collect();
     Denoised { weights, value: at.0, statistic, response: None, evidence: f64::NEG_INFINITY }

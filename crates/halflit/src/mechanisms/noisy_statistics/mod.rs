@@ -169,6 +169,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant: "one release of the label sums".to_owned(),
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: 1,
             passes: 1.0,
             noise_per_release: self.lattice.noise_std() / problem.total_weight(),

@@ -112,6 +112,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant: format!("{} public rows only, costs nothing", problem.facts().public_rows),
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: 0,
             passes: 0.0,
             noise_per_release: 0.0,

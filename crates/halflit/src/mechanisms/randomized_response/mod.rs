@@ -221,6 +221,7 @@ impl Plan {
             mechanism: NAME.to_owned(),
             variant: format!("labels false with chance {:.3}", self.falsehood()),
             predicted_excess: self.predicted_excess,
+            is_rehearsed: false,
             releases: 1,
             passes: 1.0,
             noise_per_release: (self.report_variance() / problem.total_weight()).sqrt(),

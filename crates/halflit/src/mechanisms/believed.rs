@@ -7,18 +7,23 @@
 //! x_i(s) = a_i + v(s): public features and the coordinates that value s fills. A pass needs n k scalars and one reading of the a_i. In a declared ball of radius R the minimizer is that of a larger
 //! penalty, the one for which it lies on the sphere.
 
-use crate::problem::{FEATURE_UNIT, scores};
+use crate::mechanisms::public_rows::default_penalty;
+use crate::problem::{FEATURE_UNIT, Problem, scores};
 use halflit_convex::kernel::SensitiveValues;
 use halflit_convex::quasi_newton::{self, Smooth};
 use halflit_convex::solver::Cholesky;
 use halflit_convex::{Loss, Rows};
+use halflit_table::Regularization;
 use rayon::prelude::*;
 
 /// Steps at most; twenty to forty are usual.
 const STEPS: usize = 300;
 
-/// What a step must promise to lower the mean loss by for another one.
-const LEAST_DECREASE: f64 = 1e-10;
+/// What a step must promise to lower the mean loss by for another one, where the minimizer is the model.
+pub(crate) const CLOSELY: f64 = 1e-10;
+
+/// The same where the minimizer is a place to ask about.
+pub(crate) const ROUGHLY: f64 = 1e-6;
 
 /// Penalties that are tried at most to reach the border of a ball.
 const PENALTIES: usize = 40;
@@ -36,8 +41,18 @@ const GUESSED_BELIEF: f32 = 1e-2;
 /// Up to this many features the guess is a matrix; beyond, its diagonal.
 const LARGEST_GUESSED: usize = 1024;
 
+/// The declared penalty, or one that suits as many rows as there are.
+pub(crate) fn penalty(problem: &Problem) -> f64 {
+    match problem.regularization() {
+        Regularization::Fixed(lambda) => lambda,
+        Regularization::Auto => {
+            default_penalty(problem.loss(), problem.dimension(), problem.total_weight(), problem.radius())
+        }
+    }
+}
+
 /// Rows whose sensitive values are believed in, beside rows that have none.
-pub(super) struct Believed<'a> {
+pub(crate) struct Believed<'a> {
     pub loss: Loss,
     /// Public features of the private rows; zero in sensitive coordinates.
     pub rows: &'a Rows,
@@ -56,14 +71,20 @@ pub(super) struct Believed<'a> {
 }
 
 impl Believed<'_> {
-    /// The minimizer for this penalty, in the ball if there is one.
-    pub fn minimizer(&self, lambda: f64, radius: Option<f64>) -> Vec<f64> {
-        let size = self.rows.width() * self.loss.outputs();
+    /// The minimizer for this penalty, in the ball if there is one; a step that promises to lower the mean loss by `least_decrease` is still taken.
+    pub fn minimizer(
+        &self,
+        lambda: f64,
+        radius: Option<f64>,
+        start: Vec<f64>,
+        least_decrease: f64,
+    ) -> Vec<f64> {
+        let size = self.size();
         let at_penalty = |lambda: f64, start: Vec<f64>| {
             let objective = Objective { believed: self, lambda, guess: Guess::new(self, lambda) };
-            quasi_newton::descend(&objective, start, STEPS, LEAST_DECREASE).0
+            quasi_newton::descend(&objective, start, STEPS, least_decrease).0
         };
-        let free = at_penalty(lambda, vec![0.0; size]);
+        let free = at_penalty(lambda, start);
         let Some(radius) = radius.filter(|radius| !(norm(&free) <= *radius)) else { return free };
         // Norms fall as the penalty rises: bisection on its logarithm. The zero model is in every ball.
         let (mut low, mut high) = (lambda.max(1e-9), None);
@@ -81,6 +102,11 @@ impl Believed<'_> {
             }
         }
         inside
+    }
+
+    /// Number of weights.
+    pub fn size(&self) -> usize {
+        self.rows.width() * self.loss.outputs()
     }
 
     fn row_weight(&self, row: usize) -> f64 {
