@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::label_tables::{LabelTable, TABLES};
 use halflit::mechanisms::noisy_gradient::Centre;
 use halflit::mechanisms::public_rows;
-use halflit::noise::NoiseSource;
+use halflit::noise::{NoiseSource, Probability};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit::table::{Budget, Declaration, Declared, OutOfDomain, Table};
 use halflit::{Ledger, Model, Plans, Problem, Request};
@@ -48,14 +48,23 @@ struct Contender {
     name: &'static str,
     mechanism: &'static str,
     centre: Option<Centre>,
+    /// One over the sampling rate.
+    batches: Option<u64>,
 }
 
-const CONTENDERS: [Contender; 4] = [
-    Contender { name: "noisy_statistics", mechanism: "noisy_statistics", centre: None },
-    Contender { name: "randomized_response", mechanism: "randomized_response", centre: None },
-    Contender { name: "gradient_midrange", mechanism: "noisy_gradient", centre: Some(Centre::Midrange) },
-    Contender { name: "gradient_zero", mechanism: "noisy_gradient", centre: Some(Centre::Zero) },
+const CONTENDERS: [Contender; 6] = [
+    Contender { name: "noisy_statistics", mechanism: "noisy_statistics", centre: None, batches: None },
+    Contender { name: "randomized_response", mechanism: "randomized_response", centre: None, batches: None },
+    gradient("gradient_midrange", Centre::Midrange, None),
+    gradient("gradient_zero", Centre::Zero, None),
+    // The case study of Mahloujifar et al. 2023, Section 2.1, and what it is compared with there.
+    gradient("feature_dp_sgd", Centre::Imputed, Some(16)),
+    gradient("dp_sgd", Centre::Zero, Some(16)),
 ];
+
+const fn gradient(name: &'static str, centre: Centre, batches: Option<u64>) -> Contender {
+    Contender { name, mechanism: "noisy_gradient", centre: Some(centre), batches }
+}
 
 /// What one model does.
 #[derive(Clone, Copy, Default)]
@@ -201,6 +210,7 @@ impl Bench {
             budget: Some(Budget { epsilon, delta }),
             mechanism: Some(contender.mechanism.to_owned()),
             centre: contender.centre,
+            sampling_rate: contender.batches.map(|batches| Probability::new(1, batches)).transpose()?,
             ..Request::default()
         };
         let mut scores = Vec::with_capacity(runs);

@@ -17,6 +17,9 @@ pub struct GradientOptions {
     /// What is subtracted from a unit's gradient before it is clamped [default: the better one].
     #[arg(long, value_enum)]
     centre: Option<CentreName>,
+    /// How much the hidden part of the gradient counts beside what follows from public columns [default: 1].
+    #[arg(long, allow_negative_numbers = true)]
+    hidden_weight: Option<f64>,
     /// Begin at zero or at the public rows' own fit.
     #[arg(long, value_enum)]
     start: Option<StartName>,
@@ -53,6 +56,9 @@ enum Method {
     /// Algorithm 1 of Lowy et al. 2024; give --sampling-rate (or --one-pass), --public-batch and --alpha.
     #[value(name = "paper-002-alg-1")]
     Paper002Alg1,
+    /// Algorithm 1 of Mahloujifar et al. 2023 (feature DP) for public columns, momentum 0.9; give --sampling-rate and --clip-norm.
+    #[value(name = "paper-003-alg-1")]
+    Paper003Alg1,
     /// Public-data-assisted mirror descent for linear regression; give --sampling-rate.
     PdaMd,
     /// The posterior of public rows and noisy gradients, for linear regression.
@@ -109,6 +115,14 @@ impl GradientOptions {
                 StartName::PublicMinimizer => Start::PublicMinimizer,
             });
         }
+        if let Some(weight) = self.hidden_weight {
+            if !(weight.is_finite() && weight > 0.0) {
+                return Err(Failure::BadInput(format!(
+                    "--hidden-weight {weight}: must be a finite number above 0"
+                )));
+            }
+            params.hidden_weight = Some(weight);
+        }
         if let Some(alpha) = &self.alpha {
             params.combiner = Some(combiner(alpha)?);
         }
@@ -156,6 +170,15 @@ impl GradientOptions {
                 let start = Some(Start::PublicMinimizer);
                 Params { centre, descent, combiner, start, public: rescaled, ..Params::default() }
             }
+            Method::Paper003Alg1 => Params {
+                centre: Some(Centre::Imputed),
+                descent: Some(Descent::Momentum {
+                    step_size: self.step_size.unwrap_or(STEP_SIZE),
+                    momentum: 0.9,
+                    average: self.average_or(Average::Last),
+                }),
+                ..Params::default()
+            },
             Method::PdaMd => Params {
                 centre,
                 start: Some(Start::PublicMinimizer),

@@ -3,8 +3,8 @@
 use super::Split;
 use super::parts::Centre;
 use crate::problem::{Problem, UnitWeighting};
-use halflit_convex::{DenseRows, Loss, Rows, RowsError, SparseRows};
-use halflit_table::{PublicFeatures, Units, Unsealed};
+use halflit_convex::{DenseRows, FEATURE_SCALE, LabelDomain, Loss, Rows, RowsError, SparseRows};
+use halflit_table::{ColumnDomain, Encoding, PublicFeatures, Units, Unsealed};
 use std::borrow::Cow;
 
 /// Everything the passes of one run read.
@@ -59,7 +59,7 @@ impl<'a> Layout<'a> {
             known: None,
             known_offsets: offsets.clone(),
             rows_per_unit,
-            imputed_labels: typical_labels(problem.public_data().1),
+            imputed_labels: typical_labels(problem.public_data().1, problem.loss().label_domain()),
         };
         match split {
             // A common centre is subtracted unit by unit.
@@ -118,9 +118,19 @@ impl<'a> Layout<'a> {
 /// At most this many labels stand for a sensitive one.
 const TYPICAL_LABELS: usize = 16;
 
-/// Quantiles of the public rows' labels: every label there is, if there are few.
-fn typical_labels(labels: &[f64]) -> Vec<f64> {
-    let mut sorted = labels.to_vec();
+/// Quantiles of the public rows' labels, or of the label's domain if there are none: every label there is, if there are few.
+fn typical_labels(public: &[f64], domain: LabelDomain) -> Vec<f64> {
+    let mut sorted = match domain {
+        _ if !public.is_empty() => public.to_vec(),
+        LabelDomain::Binary => vec![0.0, 1.0],
+        LabelDomain::Signs => vec![-1.0, 1.0],
+        LabelDomain::Classes(classes) => (0..classes).map(|class| class as f64).collect(),
+        LabelDomain::Within(labels) => {
+            let place = |part: usize| (part as f64 + 0.5) / TYPICAL_LABELS as f64;
+            (0..TYPICAL_LABELS).map(|part| labels.low + place(part) * (labels.high - labels.low)).collect()
+        }
+        LabelDomain::None => vec![0.0],
+    };
     sorted.sort_by(f64::total_cmp);
     if sorted.len() <= TYPICAL_LABELS {
         return sorted;
@@ -128,19 +138,14 @@ fn typical_labels(labels: &[f64]) -> Vec<f64> {
     (0..TYPICAL_LABELS).map(|part| sorted[(2 * part + 1) * sorted.len() / (2 * TYPICAL_LABELS)]).collect()
 }
 
-/// The public parts of the private rows with the public rows' mean in every sensitive coordinate.
+/// The public parts of the private rows with a typical value in every sensitive coordinate: the public rows' mean, or the middle of the domain.
 fn filled_in(problem: &Problem, public_parts: Rows) -> Result<Rows, RowsError> {
     let sensitive = problem.encoding().sensitive_coordinates();
     if !sensitive.contains(&true) {
         return Ok(public_parts);
     }
     let (examples, _) = problem.public_data();
-    let mut means = vec![0.0; examples.width()];
-    for index in 0..examples.len() {
-        for (mean, value) in means.iter_mut().zip(examples.dense_row(index)?) {
-            *mean += f64::from(value) / examples.len() as f64;
-        }
-    }
+    let means = if examples.is_empty() { middles(problem.encoding()) } else { column_means(examples)? };
     let mut filled = DenseRows::with_capacity(public_parts.width(), public_parts.len())?;
     for index in 0..public_parts.len() {
         let mut row = public_parts.dense_row(index)?;
@@ -152,6 +157,27 @@ fn filled_in(problem: &Problem, public_parts: Rows) -> Result<Rows, RowsError> {
         filled.push_row(&row)?;
     }
     Ok(Rows::Dense(filled))
+}
+
+fn column_means(rows: &Rows) -> Result<Vec<f64>, RowsError> {
+    let mut means = vec![0.0; rows.width()];
+    for index in 0..rows.len() {
+        for (mean, value) in means.iter_mut().zip(rows.dense_row(index)?) {
+            *mean += f64::from(value) / rows.len() as f64;
+        }
+    }
+    Ok(means)
+}
+
+/// Every number in the middle of its bounds, which is zero, and every value of a category equally likely.
+fn middles(encoding: &Encoding) -> Vec<f64> {
+    let mut middles = vec![0.0; encoding.width()];
+    for column in encoding.columns() {
+        if let ColumnDomain::Values(values) = column.domain() {
+            middles[column.coordinates()].fill(f64::from(FEATURE_SCALE) / values.len() as f64);
+        }
+    }
+    middles
 }
 
 /// What each row counts inside its unit.

@@ -83,6 +83,8 @@ pub(crate) const CHOICES: &str = "Number of steps, step size, momentum and clip 
 pub struct Params {
     /// The centre; by default midrange if some column is public, else zero.
     pub centre: Option<Centre>,
+    /// How much the hidden part of the gradient counts beside the known part; by default 1, an estimate of the gradient.
+    pub hidden_weight: Option<f64>,
     /// Who takes part in a step; by default everyone.
     pub sampling: Option<Sampling>,
     /// The number of steps.

@@ -54,6 +54,20 @@ impl Stochastic {
         Params { combiner: Some(Combiner::Constant { alpha: 1.0 }), descent: Some(descent), ..self.plain() }
     }
 
+    /// Algorithm 1 of Mahloujifar et al. 2023: the public loss is that of the padded row, on a batch of its own; the rest is clipped around it. `alpha` is the
+    /// weight of the private gradient. A public regularizer that is c times the public loss is the same method with alpha / (1 + c) and steps (1 + c) times as long.
+    #[doc(alias = "paper-003-alg-1")]
+    #[doc(alias = "feature DP")]
+    pub fn feature_dp(self, alpha: f64, momentum: f64) -> Params {
+        let descent = Descent::Momentum { step_size: self.step_size, momentum, average: self.average };
+        Params {
+            centre: Some(Centre::Imputed),
+            hidden_weight: Some(alpha),
+            descent: Some(descent),
+            ..self.plain()
+        }
+    }
+
     fn plain(self) -> Params {
         Params {
             centre: Some(Centre::Zero),

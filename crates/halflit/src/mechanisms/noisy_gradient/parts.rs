@@ -15,7 +15,7 @@ pub enum Centre {
     Zero,
     /// The middle of the values that the gradient's coefficient can take over the sensitive cells, times the public features.
     Midrange,
-    /// The gradient of the row with its sensitive cells filled in from the public rows.
+    /// The gradient of the row with its sensitive cells filled in: with what public rows have on average, or with the middle of their domain.
     Imputed,
     /// The mean gradient of the public rows: one vector for all units.
     PublicMean,

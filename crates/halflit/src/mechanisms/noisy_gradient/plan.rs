@@ -24,6 +24,7 @@ const SPREAD_SHARE: f64 = 0.03;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) centre: Centre,
+    pub(super) hidden_weight: f64,
     pub(super) split: Split,
     pub(super) change: Change,
     pub(super) sampling: Sampling,
@@ -102,6 +103,7 @@ impl Plan {
         };
         let mut plan = Plan {
             centre: params.centre.unwrap_or(default_centre),
+            hidden_weight: params.hidden_weight.unwrap_or(1.0),
             split,
             change,
             sampling,
@@ -252,6 +254,7 @@ impl Plan {
         };
         Statement {
             centre: self.centre,
+            hidden_weight: self.hidden_weight,
             change: self.change,
             steps: self.steps,
             sampling_rate,
@@ -371,6 +374,12 @@ fn check(problem: &Problem, params: &Params) -> Result<(), MechanismError> {
             "the centre zero, public-mean or last-release",
         ));
     }
+    if let Some(weight) = params.hidden_weight {
+        positive("hidden weight", weight)?;
+        if split(problem, params.centre)? == Split::Nothing {
+            return Err(MechanismError::part("a hidden weight", "the centre midrange or imputed"));
+        }
+    }
     if let Some(growth) = params.budget_growth {
         positive("budget growth", growth)?;
         if growth != 1.0 && is_sampled {
@@ -393,7 +402,7 @@ fn check(problem: &Problem, params: &Params) -> Result<(), MechanismError> {
         return Err(MechanismError::part("a constant weight", "an alpha between 0 and 1"));
     }
     let needs_public_rows = params.start == Some(Start::PublicMinimizer)
-        || matches!(params.centre, Some(Centre::PublicMean | Centre::Imputed))
+        || params.centre == Some(Centre::PublicMean)
         || params.combiner == Some(Combiner::Automatic)
         || matches!(params.descent, Some(Descent::Preconditioned { .. } | Descent::Posterior));
     if needs_public_rows && !has_public_rows {
@@ -522,12 +531,20 @@ fn default_clip_norm(problem: &Problem, split: Split) -> Result<f64, MechanismEr
     let derivative = typical_derivative(problem);
     let view = problem.encoded().public_view()?;
     let longest = |squared_norm: u64| (squared_norm as f64).sqrt() * FEATURE_UNIT;
+    // What an unknown label adds: half its range around the middle, all of it around the mean of public labels.
+    let unknown_label = match split {
+        Split::Imputed { .. } if problem.facts().public_rows > 0 => 2.0 * loss.midrange_radius(0.0),
+        _ => loss.midrange_radius(0.0),
+    };
     Ok(match (split, view.features) {
-        (Split::AllFeatures, PublicFeatures::All(rows)) => {
-            loss.midrange_radius(0.0) * longest(rows.max_squared_norm())
+        (Split::AllFeatures | Split::Imputed { .. }, PublicFeatures::All(rows)) => {
+            unknown_label * longest(rows.max_squared_norm())
         }
-        (Split::SomeFeatures { label_is_public }, PublicFeatures::Some(rows)) => {
-            let from_label = if label_is_public { 0.0 } else { loss.midrange_radius(0.0) };
+        (
+            Split::SomeFeatures { label_is_public } | Split::Imputed { label_is_public },
+            PublicFeatures::Some(rows),
+        ) => {
+            let from_label = if label_is_public { 0.0 } else { unknown_label };
             let from_features = schedule::curvature(loss) * GUESSED_SWING;
             let half_range = (from_label + from_features).min(derivative);
             let sensitive =

@@ -114,7 +114,7 @@ impl Plan {
             let known = passes.known(&weights, &known)?;
             for (index, (value, known)) in private.iter_mut().zip(&known).enumerate() {
                 let centre = centre.as_ref().map_or(0.0, |centre| centre[index] as f64 * unit);
-                *value = (*value / share + known / known_share) / all_units + centre;
+                *value = (self.hidden_weight * *value / share + known / known_share) / all_units + centre;
             }
             remove_common_part(&mut private, outputs);
             if self.centre == Centre::LastRelease {

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct Statement {
     /// What was subtracted before the clamp.
     pub centre: Centre,
+    /// How much the clamped and noisy part counted beside the known part.
+    pub hidden_weight: f64,
     /// How a unit may change; decides the sensitivity.
     pub change: Change,
     /// Number of steps.
@@ -207,6 +209,9 @@ impl Statement {
         if !is_sensible {
             return Err(Inconsistency::new("descent", "steps above 0, with a momentum from 0 to below 1"));
         }
+        if !is_positive(self.hidden_weight) {
+            return Err(Inconsistency::new("hidden_weight", "a finite number above 0"));
+        }
         if !(self.regularization.is_finite() && self.regularization >= 0.0) {
             return Err(Inconsistency::new("regularization", "a finite number of at least 0"));
         }
@@ -223,7 +228,7 @@ impl Statement {
             return Err(Inconsistency::new("centre", "one that needs no public column"));
         }
         let uses_public_rows = self.start == Start::PublicMinimizer
-            || matches!(self.centre, Centre::PublicMean | Centre::Imputed)
+            || self.centre == Centre::PublicMean
             || self.combiner == Combiner::Automatic
             || matches!(self.descent, Descent::Preconditioned { .. } | Descent::Posterior)
             || self.public.batch.is_some();

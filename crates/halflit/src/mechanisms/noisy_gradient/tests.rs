@@ -9,7 +9,7 @@ use crate::testing::{LOSSES, Numbers, Story, seeded};
 use halflit_convex::kernel::LatticeWeights;
 use halflit_noise::{NoiseSource, Probability, SumLattice};
 use halflit_privacy::calibrate::Budget;
-use halflit_privacy::{Delta, Epsilon, Event, Mu, Profile};
+use halflit_privacy::{Change, Delta, Epsilon, Event, Mu, NoiseMultiplier, Profile, SamplingRate};
 use halflit_table::Unsealed;
 use std::num::NonZeroU64;
 
@@ -453,7 +453,9 @@ fn a_tampered_statement_is_inconsistent() {
     let story = Story::new(100);
     let honest = plan(&story, &Params::default()).statement(&story.problem());
     honest.check().unwrap();
-    let changed: [fn(&mut Statement); 10] = [
+    let changed: [fn(&mut Statement); 12] = [
+        |s| s.hidden_weight = 0.0,
+        |s| s.hidden_weight = f64::NAN,
         |s| s.levels[0].noise_multiplier *= 1.0001,
         |s| s.levels[0].noise_multiplier = f64::NAN,
         |s| s.levels[0].lattice_radius *= 2,
@@ -616,6 +618,59 @@ fn parts_that_need_public_rows_say_so() {
     }
     let refused = Plan::new(&with_public_rows(400).problem(), &modes::posterior(), budget(1.0)).unwrap_err();
     assert!(matches!(refused, MechanismError::Part { part: "the posterior descent", .. }), "{refused}");
+}
+
+/// Algorithm 1 of Mahloujifar et al. 2023 with constants that suit the stories.
+fn feature_dp(alpha: f64) -> Params {
+    let stochastic = modes::Stochastic {
+        steps: NonZeroU64::new(400).unwrap(),
+        step_size: 0.1,
+        clip_norm: 1.0,
+        rate: Probability::new(1, 4).unwrap(),
+        public_batch: None,
+        start: Start::Zero,
+        average: Average::Suffix,
+    };
+    stochastic.feature_dp(alpha, 0.9)
+}
+
+#[test]
+fn feature_dp_needs_no_public_row_and_is_priced_by_its_radius() {
+    let story = Story { public: vec!["u", "y"], epsilon: 200.0, ..Story::new(3000) };
+    let problem = story.problem();
+    let plan = Plan::new(&problem, &feature_dp(1.0), budget(200.0)).unwrap();
+    let statement = plan.statement(&problem);
+    statement.check().unwrap();
+    statement.belongs_to(problem.relation()).unwrap();
+    let one = Event::PoissonGaussian {
+        rate: SamplingRate::new(0.25).unwrap(),
+        noise_multiplier: NoiseMultiplier::new(statement.levels[0].noise_multiplier).unwrap(),
+        change: Change::Replace,
+    };
+    assert_eq!(statement.event().unwrap(), one.repeated(400).unwrap());
+
+    let run = |params: &Params| {
+        let plan = Plan::new(&problem, params, budget(200.0)).unwrap();
+        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap())
+    };
+    let best = run(&Params { steps: Some(300), ..Params::default() });
+    let zero = risk(&problem, &vec![0.0; problem.dimension()]);
+    let found = run(&feature_dp(1.0));
+    assert!(found - best < 0.05 * (zero - best), "found {found}, best {best}, zero {zero}");
+    // With next to no weight on the hidden part, what the padded rows teach is all there is.
+    let padded = run(&feature_dp(1e-6));
+    assert!(padded > found + 0.05 * (zero - best), "padded {padded}, found {found}");
+}
+
+#[test]
+fn a_hidden_weight_needs_a_known_part() {
+    let problem = Story { public: vec!["x"], ..Story::new(60) }.problem();
+    let zero = Params { centre: Some(Centre::Zero), ..feature_dp(0.5) };
+    let refused = Plan::new(&problem, &zero, budget(1.0)).unwrap_err();
+    assert!(matches!(refused, MechanismError::Part { part: "a hidden weight", .. }), "{refused}");
+    for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(Plan::new(&problem, &feature_dp(weight), budget(1.0)).is_err(), "{weight}");
+    }
 }
 
 #[test]
