@@ -24,21 +24,28 @@ pub(crate) fn exp(x: f64) -> f64 {
     let k = shifted - ROUNDING_MAGIC;
     let r = (x - k * LN_2_HIGH) - k * LN_2_LOW;
     // e^r = 1 + r + r^2 (1/2! + r/3! + ... + r^11/13!); |r| <= 0.35, so the next term is below 2^-57
-    let mut q = 1.0 / 6_227_020_800.0;
-    q = q * r + 1.0 / 479_001_600.0;
-    q = q * r + 1.0 / 39_916_800.0;
-    q = q * r + 1.0 / 3_628_800.0;
-    q = q * r + 1.0 / 362_880.0;
-    q = q * r + 1.0 / 40_320.0;
-    q = q * r + 1.0 / 5_040.0;
-    q = q * r + 1.0 / 720.0;
-    q = q * r + 1.0 / 120.0;
-    q = q * r + 1.0 / 24.0;
-    q = q * r + 1.0 / 6.0;
-    q = q * r + 0.5;
-    let series = 1.0 + (r + (r * r) * q);
+    // In pairs and pairs of pairs: a chain of twelve would keep the processor waiting.
+    let (r2, r4) = (r * r, (r * r) * (r * r));
+    let pair = |low: f64, high: f64| low + high * r;
+    let four = |low: f64, high: f64| low + high * r2;
+    let least = four(pair(1.0 / 2.0, 1.0 / 6.0), pair(1.0 / 24.0, 1.0 / 120.0));
+    let middle = four(pair(1.0 / 720.0, 1.0 / 5_040.0), pair(1.0 / 40_320.0, 1.0 / 362_880.0));
+    let last =
+        four(pair(1.0 / 3_628_800.0, 1.0 / 39_916_800.0), pair(1.0 / 479_001_600.0, 1.0 / 6_227_020_800.0));
+    let q = least + (middle + last * r4) * r4;
+    let series = 1.0 + (r + r2 * q);
     let biased = shifted.to_bits().wrapping_sub(ROUNDING_MAGIC.to_bits()).wrapping_add(1023);
     series * f64::from_bits(biased << 52)
+}
+
+/// The nearest double, as `x as f64`, in operations that vectors of every width have.
+///
+/// Both halves are put below the exponents of 2^52 and 2^84, the upper one with its sign bit turned; taking 2^84 + 2^63 + 2^52 away is exact, so that one rounding is left.
+#[inline(always)]
+pub(crate) fn to_float(x: i64) -> f64 {
+    let low = f64::from_bits((x as u64 & 0xffff_ffff) | 0x4330 << 48);
+    let high = f64::from_bits((x as u64 >> 32) ^ 0x4530_0000_8000_0000);
+    (high - 19_342_822_341_709_703_277_445_120.0) + low
 }
 
 /// 1 / (1 + e^-z), accurate to a few units in the last place on both sides.
@@ -80,6 +87,18 @@ mod tests {
         assert!(worst <= EXP_RELATIVE_ERROR, "{worst:e}");
         // The bound is not idle: a single dropped term of the series would break it.
         assert!(worst >= EXP_RELATIVE_ERROR / 16.0, "{worst:e}");
+    }
+
+    #[test]
+    fn integers_become_the_nearest_doubles() {
+        let mut x = 1i64;
+        for step in 0..100_000i64 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
+            let cut = x >> (step % 64);
+            for integer in [cut, -(cut >> 1), i64::MAX - (cut & 0xffff), i64::MIN + (cut & 0xffff)] {
+                assert_eq!(to_float(integer), integer as f64, "{integer}");
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::beliefs::{
     BELIEF_SUM_LIMIT, BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, Partial, check, over_rows,
     sealed, shares_of,
 };
-use super::block::{BLOCK_ROWS, Block};
+use super::block::{BLOCK_ROWS, Block, Starts};
 use super::clamp::{MAX_COEFFICIENT, clamp_coefficient};
 use super::lanes::{Level, Panel};
 use super::weights::{LANES, LatticeWeights};
@@ -216,8 +216,8 @@ pub struct GradientQuery<'a> {
 
 /// A thread's working memory: one block.
 struct Scratch {
-    offsets: [usize; BLOCK_ROWS],
-    ahead: Vec<usize>,
+    starts: Starts,
+    ahead: Starts,
     integer_scores: Vec<i64>,
     scores: Vec<f64>,
     spread_scores: Vec<f64>,
@@ -234,8 +234,8 @@ impl Scratch {
     fn new(outputs: usize, values: usize) -> Self {
         let (rows, spread) = (outputs * BLOCK_ROWS, outputs * BLOCK_ROWS * values);
         Scratch {
-            offsets: [0; BLOCK_ROWS],
-            ahead: Vec::new(),
+            starts: Starts::NONE.clone(),
+            ahead: Starts::NONE.clone(),
             integer_scores: vec![0; rows],
             scores: vec![0.0; rows],
             spread_scores: vec![0.0; BLOCK_ROWS * values],
@@ -266,7 +266,7 @@ impl GradientQuery<'_> {
                 let (values, width) = (rows.padded_values(), rows.width());
                 for output in 0..outputs {
                     let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
-                    let panel = Panel { values, offsets: &scratch.offsets[..len], ahead, width };
+                    let panel = Panel { values, offsets: &scratch.starts, ahead, width };
                     self.rows.level.dots(
                         &panel,
                         weights,
@@ -456,7 +456,7 @@ impl GradientQuery<'_> {
             match self.rows.rows {
                 Rows::Dense(rows) => {
                     let (values, width) = (rows.padded_values(), rows.width());
-                    let panel = Panel { values, offsets: &scratch.offsets[..len], ahead: &[], width };
+                    let panel = Panel { values, offsets: &scratch.starts, ahead: &[], width };
                     self.rows.level.accumulate(&panel, coefficients, sums);
                 }
                 Rows::Sparse(rows) => {
@@ -470,12 +470,12 @@ impl GradientQuery<'_> {
         }
     }
 
-    /// Prepares the addresses of a block and of the lines after it.
+    /// Prepares the addresses of a block and of the one after it.
     fn locate(&self, first: usize, len: usize, end: usize, scratch: &mut Scratch) {
         if let Rows::Dense(rows) = self.rows.rows {
-            Block::run(first, len).offsets(rows.width(), &mut scratch.offsets);
+            scratch.starts.set(&Block::run(first, len), rows.width());
             let next = first + len;
-            Block::run(next, (next + BLOCK_ROWS).min(end) - next).lines(rows.width(), &mut scratch.ahead);
+            scratch.ahead.set(&Block::run(next, (next + BLOCK_ROWS).min(end) - next), rows.width());
         }
     }
 

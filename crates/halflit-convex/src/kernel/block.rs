@@ -1,8 +1,8 @@
 use super::KernelError;
-use super::lanes::{LINE, prefetch_values};
+use super::lanes::prefetch_values;
 
 /// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
-pub const BLOCK_ROWS: usize = 128;
+pub const BLOCK_ROWS: usize = 32;
 
 /// Which rows or units take part in a pass.
 #[derive(Debug, Clone, Copy)]
@@ -93,37 +93,6 @@ impl<'a> Block<'a> {
         prefetch_values(column, self.scattered());
     }
 
-    /// Where the block's rows start in row-major storage.
-    pub(crate) fn offsets(&self, width: usize, offsets: &mut [usize; BLOCK_ROWS]) {
-        match self.rows {
-            BlockRows::Run { first, len } => {
-                for (position, offset) in offsets[..len].iter_mut().enumerate() {
-                    *offset = (first + position).wrapping_mul(width);
-                }
-            }
-            BlockRows::List(rows) => {
-                for (offset, &row) in offsets.iter_mut().zip(rows) {
-                    *offset = (row as usize).wrapping_mul(width);
-                }
-            }
-        }
-    }
-
-    /// The cache lines that the block's rows start in and run through, as positions in row-major storage.
-    pub(crate) fn lines(&self, width: usize, lines: &mut Vec<usize>) {
-        lines.clear();
-        match self.rows {
-            BlockRows::Run { first, len } => {
-                lines.extend((first * width..(first + len) * width).step_by(LINE))
-            }
-            // a row may start anywhere in a line, so one line more than its length
-            BlockRows::List(rows) => lines.extend(rows.iter().flat_map(|&row| {
-                let start = row as usize * width;
-                (start..start + width + LINE).step_by(LINE)
-            })),
-        }
-    }
-
     /// The block's entries of a per-row column: a slice of the column, or gathered into `buffer`.
     #[inline(always)]
     pub fn values<'b, T: Copy>(&self, column: &'b [T], buffer: &'b mut [T; BLOCK_ROWS]) -> &'b [T] {
@@ -136,6 +105,46 @@ impl<'a> Block<'a> {
                 &buffer[..rows.len()]
             }
         }
+    }
+}
+
+/// Where a block's rows start in row-major storage.
+#[derive(Debug, Clone)]
+pub(crate) struct Starts {
+    offsets: [usize; BLOCK_ROWS],
+    len: usize,
+}
+
+impl Starts {
+    /// Of no rows.
+    pub(crate) const NONE: &Starts = &Starts { offsets: [0; BLOCK_ROWS], len: 0 };
+
+    /// Replaces them by those of another block.
+    pub(crate) fn set(&mut self, block: &Block<'_>, width: usize) {
+        self.len = block.len();
+        let offsets = &mut self.offsets[..self.len];
+        match block.rows {
+            BlockRows::Run { first, .. } => {
+                let mut start = first.wrapping_mul(width);
+                for offset in offsets {
+                    *offset = start;
+                    start = start.wrapping_add(width);
+                }
+            }
+            BlockRows::List(rows) => {
+                for (offset, &row) in offsets.iter_mut().zip(rows) {
+                    *offset = (row as usize).wrapping_mul(width);
+                }
+            }
+        }
+    }
+}
+
+impl std::ops::Deref for Starts {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.offsets[..self.len]
     }
 }
 

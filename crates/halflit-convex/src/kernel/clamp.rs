@@ -5,7 +5,7 @@
 
 use crate::math::ROUNDING_MAGIC;
 
-/// Largest magnitude of a coefficient: three balanced digits in base 2^10 hold it (see the kernel's integer layout).
+/// Largest magnitude of a coefficient: three balanced digits in base 2^12 hold it (see the kernel's integer layout).
 pub const MAX_COEFFICIENT: u32 = (1 << 29) - (1 << 20);
 
 /// The largest |s| with ||s q|| <= bound, at most [`MAX_COEFFICIENT`]; zero for a zero row, which then contributes nothing.

@@ -1,4 +1,4 @@
-use super::block::{BLOCK_ROWS, Batch, Block, Rule};
+use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
 use super::lanes::{Coefficients, LINE, Level, Panel, prefetch_line};
 use super::weights::{LANES, LatticeWeights};
@@ -126,8 +126,8 @@ pub(super) struct Pass<'a, R> {
 
 /// A thread's working memory: one block.
 pub(super) struct Scratch {
-    offsets: [usize; BLOCK_ROWS],
-    ahead: Vec<usize>,
+    starts: Starts,
+    ahead: Starts,
     sparse_rows: [u32; BLOCK_ROWS],
     limits: [u32; BLOCK_ROWS],
     integer_scores: Vec<i64>,
@@ -141,8 +141,8 @@ impl Scratch {
     pub(super) fn new(outputs: usize) -> Self {
         let size = outputs * BLOCK_ROWS;
         Scratch {
-            offsets: [0; BLOCK_ROWS],
-            ahead: Vec::new(),
+            starts: Starts::NONE.clone(),
+            ahead: Starts::NONE.clone(),
             sparse_rows: [0; BLOCK_ROWS],
             limits: [0; BLOCK_ROWS],
             integer_scores: vec![0; size],
@@ -230,14 +230,14 @@ impl<'a, R: Rule> Pass<'a, R> {
         let (len, outputs) = (block.len(), self.weights.outputs());
         match self.rows {
             Rows::Dense(rows) => {
-                block.offsets(rows.width(), &mut scratch.offsets);
-                next.lines(rows.width(), &mut scratch.ahead);
                 let (values, width) = (rows.padded_values(), rows.width());
+                scratch.starts.set(block, width);
+                scratch.ahead.set(next, width);
                 for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
                 {
                     // what lies ahead is asked for once, not once per output
                     let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
-                    let panel = Panel { values, offsets: &scratch.offsets[..len], ahead, width };
+                    let panel = Panel { values, offsets: &scratch.starts, ahead, width };
                     self.level.dots(&panel, self.weights, output, scores);
                 }
             }
@@ -261,8 +261,7 @@ impl<'a, R: Rule> Pass<'a, R> {
                 let (values, width) = (rows.padded_values(), rows.width());
                 let columns = width.next_multiple_of(LANES);
                 for output in 0..outputs {
-                    let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
-                    let panel = Panel { values, offsets: &scratch.offsets[start..end], ahead, width };
+                    let panel = Panel { values, offsets: &scratch.starts[start..end], ahead: &[], width };
                     let coefficients = &scratch.coefficients[output * len..][start..end];
                     self.level.accumulate(&panel, coefficients, &mut sums[output * columns..][..columns]);
                 }

@@ -20,12 +20,13 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
     // Hidden from the compiler, which would turn multiplications by powers of two into twice as many shifts, and those
     // have one port where multiplications have two.
     let places = std::hint::black_box([1, 1 << DIGIT_BITS]).map(|place| _mm512_set1_epi64(place));
-    // a third of the lines ahead are asked for here, the others while accumulating
-    let lines = panel.ahead.len().div_ceil(3 * BLOCK_ROWS / ROWS);
-    for ((group, starts), scores) in
-        starts.as_chunks::<ROWS>().0.iter().enumerate().zip(scores.chunks_mut(ROWS))
+    let (ahead, looks_ahead) = (panel.ahead(), !panel.ahead.is_empty());
+    for ((starts, ahead), scores) in
+        starts.as_chunks::<ROWS>().0.iter().zip(ahead.as_chunks::<ROWS>().0).zip(scores.chunks_mut(ROWS))
     {
-        panel.prefetch(group * lines, (group + 1) * lines);
+        if looks_ahead {
+            ahead.iter().for_each(|row| ask_for(row.wrapping_add(panel.width)));
+        }
         let mut totals = [_mm512_setzero_si512(); ROWS];
         let mut vector = 0;
         while vector < vectors {
@@ -40,6 +41,9 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
                         _mm512_loadu_si512(high.as_ptr().add(vector * WIDE).cast()),
                     )
                 };
+                if looks_ahead {
+                    ahead.iter().for_each(|row| ask_for(row.wrapping_add(vector * WIDE)));
+                }
                 for row in 0..ROWS {
                     // SAFETY: as above.
                     let q = unsafe { _mm512_loadu_si512(starts[row].add(vector * WIDE).cast()) };
@@ -96,25 +100,22 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     let starts = panel.starts();
     let digits = pack(coefficients);
     let two = two_digits(coefficients);
-    let mut lines = panel.ahead.len() / 3..panel.ahead.len();
+    let pairs = panel.offsets.len().div_ceil(2);
     let mut vector = 0;
     while vector < vectors {
         let left = vectors - vector;
-        // the lines ahead are spread over the tiles in proportion to their columns
-        let now = lines.start..lines.start + lines.len() * left.min(4) / left;
-        lines.start = now.end;
         // Four vectors at a time fill the registers with running sums: 4 * 2 * 3.
         // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
         unsafe {
             match (left, two) {
-                (1, false) => tile::<1, 3>(panel, &starts, &digits, vector, now, sums),
-                (2, false) => tile::<2, 3>(panel, &starts, &digits, vector, now, sums),
-                (3, false) => tile::<3, 3>(panel, &starts, &digits, vector, now, sums),
-                (_, false) => tile::<4, 3>(panel, &starts, &digits, vector, now, sums),
-                (1, true) => tile::<1, 2>(panel, &starts, &digits, vector, now, sums),
-                (2, true) => tile::<2, 2>(panel, &starts, &digits, vector, now, sums),
-                (3, true) => tile::<3, 2>(panel, &starts, &digits, vector, now, sums),
-                (_, true) => tile::<4, 2>(panel, &starts, &digits, vector, now, sums),
+                (1, false) => tile::<1, 3>(&starts, &digits, pairs, vector, sums),
+                (2, false) => tile::<2, 3>(&starts, &digits, pairs, vector, sums),
+                (3, false) => tile::<3, 3>(&starts, &digits, pairs, vector, sums),
+                (_, false) => tile::<4, 3>(&starts, &digits, pairs, vector, sums),
+                (1, true) => tile::<1, 2>(&starts, &digits, pairs, vector, sums),
+                (2, true) => tile::<2, 2>(&starts, &digits, pairs, vector, sums),
+                (3, true) => tile::<3, 2>(&starts, &digits, pairs, vector, sums),
+                (_, true) => tile::<4, 2>(&starts, &digits, pairs, vector, sums),
             }
         }
         vector += left.min(4);
@@ -126,21 +127,16 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
 unsafe fn tile<const TILE: usize, const DIGITS: usize>(
-    panel: &Panel<'_>,
     starts: &[*const i16; BLOCK_ROWS],
     digits: &PackedDigits,
+    pairs: usize,
     first_vector: usize,
-    lines: std::ops::Range<usize>,
     sums: &mut [i64],
 ) {
-    let pairs = panel.offsets.len().div_ceil(2);
-    let lines_per_pair = lines.len().div_ceil(pairs);
     // [vector][half][digit]
     let mut tile = [[[_mm512_setzero_si512(); DIGITS]; 2]; TILE];
     // a lone last row is paired with itself: its partner's digits are zero
     for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
-        let line = lines.start.wrapping_add(pair.wrapping_mul(lines_per_pair));
-        panel.prefetch(line, lines.end.min(line.wrapping_add(lines_per_pair)));
         let digits: [__m512i; DIGITS] = std::array::from_fn(|digit| _mm512_set1_epi32(digits[digit][pair]));
         for (vector, halves) in tile.iter_mut().enumerate() {
             let column = (first_vector + vector) * WIDE;

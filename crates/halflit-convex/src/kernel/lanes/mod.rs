@@ -9,8 +9,8 @@
 //!
 //! The fast instruction multiplies 16-bit integers in adjacent pairs and adds into 32-bit lanes. Weights are two balanced
 //! digits in base 2^13 (|digit| <= 2^12): |digit * q| < 2^27, so 14 products fit in a lane, which is 7 vectors; then
-//! the lanes are widened to 64 bits. Coefficients are three balanced digits in base 2^10 (|digit| <= 2^9):
-//! |digit * q| <= 2^9 (2^15 - 1), so 128 rows fit in a lane: the block size. Where two digits hold a block's coefficients the third
+//! the lanes are widened to 64 bits. Coefficients are three balanced digits in base 2^12 (|digit| <= 2^11):
+//! |digit * q| <= 2^11 (2^15 - 1), so 32 rows fit in a lane: the block size. Where two digits hold a block's coefficients the third
 //! is left out.
 //!
 //! # Why the unsafe code is sound
@@ -33,7 +33,7 @@ use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
 
 /// Base of the three digits of a coefficient.
-const COEFFICIENT_DIGIT_BITS: u32 = 10;
+const COEFFICIENT_DIGIT_BITS: u32 = 12;
 
 /// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 14 * 2^27 < 2^31.
 const VECTORS_PER_PANEL: usize = 7;
@@ -187,14 +187,20 @@ pub(crate) fn prefetch_values<T>(column: &[T], rows: &[u32]) {
 /// Asks for the cache line of one entry.
 #[inline(always)]
 pub(crate) fn prefetch_line<T>(column: &[T], index: usize) {
+    ask_for(column.as_ptr().wrapping_add(index));
+}
+
+/// Asks for one place's cache line.
+#[inline(always)]
+fn ask_for<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads and writes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(column.as_ptr().wrapping_add(index).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (column, index);
+    let _ = place;
 }
 
 /// A block's way from scores to coefficients; all slices are output-major.
@@ -211,7 +217,7 @@ impl Coefficients<'_> {
     #[inline(always)]
     fn fill<R: Rule>(self, rule: &R, block: &Block<'_>) {
         for (score, &integer) in self.scores.iter_mut().zip(self.integer_scores) {
-            *score = integer as f64 * self.score_unit;
+            *score = crate::math::to_float(integer) * self.score_unit;
         }
         rule.fill(block, self.scores, self.values);
         clamp_block(self.values, self.limits, self.coefficients);
@@ -224,7 +230,7 @@ pub(crate) struct Panel<'a> {
     pub(crate) values: &'a [i16],
     /// Where the rows start: at most a block of them.
     pub(crate) offsets: &'a [usize],
-    /// Cache lines that the next block will read: they travel while this one is computed.
+    /// Where the rows of the next block start: they travel while this one is computed.
     pub(crate) ahead: &'a [usize],
     /// Number of columns.
     pub(crate) width: usize,
@@ -247,18 +253,21 @@ impl Panel<'_> {
         starts
     }
 
-    /// Asks for the lines ahead numbered `from..to`.
+    /// The rows of the next block as pointers that are not read from; absent ones point to the beginning.
     #[inline(always)]
-    fn prefetch(&self, from: usize, to: usize) {
-        for &line in self.ahead.get(from..to.min(self.ahead.len())).unwrap_or(&[]) {
-            prefetch_line(self.values, line);
+    fn ahead(&self) -> [*const i16; BLOCK_ROWS] {
+        let base = self.values.as_ptr();
+        let mut ahead = [base; BLOCK_ROWS];
+        for (pointer, &offset) in ahead.iter_mut().zip(self.ahead) {
+            *pointer = base.wrapping_add(offset);
         }
+        ahead
     }
 }
 
 /// Whether two digits hold every coefficient: a third of the multiplications is saved, the sums are the same integers.
 ///
-/// d0 + 2^10 d1 with |d| <= 2^9 reaches every |s| <= 2^19 - 2^9.
+/// d0 + 2^12 d1 with |d| <= 2^11 reaches every |s| <= 2^23 - 2^11.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn two_digits(coefficients: &[i32]) -> bool {
@@ -270,7 +279,7 @@ fn two_digits(coefficients: &[i32]) -> bool {
 #[cfg(target_arch = "x86_64")]
 type PackedDigits = [[i32; BLOCK_ROWS / 2]; 3];
 
-/// s = d0 + 2^10 d1 + 2^20 d2 with |d| <= 2^9, for |s| <= MAX_COEFFICIENT; absent rows get zeros.
+/// s = d0 + 2^12 d1 + 2^24 d2 with |d| <= 2^11, for |s| <= MAX_COEFFICIENT; absent rows get zeros.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn pack(coefficients: &[i32]) -> PackedDigits {
