@@ -147,19 +147,20 @@ fn several_outputs_agree_with_the_reference() {
 
 #[test]
 fn extreme_values_do_not_overflow_a_lane() {
-    // Every product at its largest: 128 rows of +-32767, coefficients at the limit, weights at theirs.
+    // Every product at its largest: blocks of +-32767, coefficients at the limit, weights at theirs.
     for width in [32, 224, 500] {
         for sign in [1, -1] {
             let rows = vec![vec![32767 * sign; width]; 256];
             let dense: Rows = DenseRows::from_rows(width, &rows).unwrap().into();
             let sparse: Rows = SparseRows::from_rows(width, &rows).unwrap().into();
             let table = Table { dense, sparse };
-            // 0.99... rounds to 2^24 - 1: both digits as large as they get
-            for weight in [1.0 - 2f64.powi(-25), -1.0, 0.5 + 2f64.powi(-12)] {
+            // 2^23 - 2^11, and others: both digits as large as they get
+            for weight in [1.0 - 2f64.powi(-12), 1.0 - 2f64.powi(-25), -1.0, 0.5 + 2f64.powi(-12)] {
                 let weights = LatticeWeights::new(&vec![weight; width], 1).unwrap();
-                for value in
-                    [f64::from(MAX_COEFFICIENT), -f64::from(MAX_COEFFICIENT), f64::INFINITY, 511.0 * 1024.0]
-                {
+                // the largest that two digits hold, and one more
+                let two_digits = f64::from((1 << 23) - (1 << 11) - 1);
+                let most = f64::from(MAX_COEFFICIENT);
+                for value in [most, -most, f64::INFINITY, two_digits, -two_digits, two_digits + 1.0] {
                     check(&table, &weights, &PerRow(|_, _| value), 1 << 50, &every_third(256));
                     check(&table, &weights, &PerRow(|_, z: f64| z * 1e4), 1 << 50, &every_third(256));
                 }

@@ -1,18 +1,18 @@
 //! Model weights on a lattice, so that every score <w, x> is an exact integer.
 //!
 //! A score computed in floating point depends on the order of its additions, which depends on vector width and tails. Here
-//! the weights are rounded once, to 24 bits below the largest of them, and the score is an integer sum: the same
-//! whatever the processor, the storage or the batch. The rounding is that of a 32-bit float for the largest weight;
+//! the weights are rounded once, to 23 bits below the largest of them, and the score is an integer sum: the same
+//! whatever the processor, the storage or the batch. The rounding is about that of a 32-bit float for the largest weight;
 //! weights are public, so it concerns accuracy only.
 
 use super::KernelError;
 use crate::rows::FEATURE_BITS;
 
 /// Bits of the largest weight.
-const WEIGHT_BITS: i32 = 24;
+const WEIGHT_BITS: i32 = 23;
 
-/// Base of the two digits a weight is split into for 16-bit multiplications: |digit| <= 2^12.
-pub(crate) const DIGIT_BITS: u32 = 13;
+/// Base of the two digits a weight is split into for 16-bit multiplications: |digit| <= 2^11.
+pub(crate) const DIGIT_BITS: u32 = 12;
 
 /// Columns are padded to a multiple of this many with zero digits.
 pub(crate) const LANES: usize = 32;
@@ -47,7 +47,7 @@ impl LatticeWeights {
         for (output, weights) in weights.chunks_exact(width.max(1)).enumerate() {
             let (low, high) = digits[2 * padded * output..][..2 * padded].split_at_mut(padded);
             for (column, &weight) in weights.iter().enumerate() {
-                // |w| < 2^(e+1), so |integer| <= 2^24
+                // |w| < 2^(e+1), so |integer| <= 2^23
                 let integer = (weight / unit).round_ties_even() as i32;
                 let half = 1 << (DIGIT_BITS - 1);
                 let digit = ((integer + half) & ((1 << DIGIT_BITS) - 1)) - half;
@@ -111,14 +111,14 @@ mod tests {
         let lattice = LatticeWeights::new(&weights, 2).unwrap();
         assert_eq!((lattice.width(), lattice.outputs()), (3, 2));
         for (rounded, weight) in lattice.rounded().iter().zip(weights) {
-            assert!((rounded - weight).abs() <= 4.0 * 2f64.powi(-25), "{rounded} {weight}");
+            assert!((rounded - weight).abs() <= 4.0 * 2f64.powi(-24), "{rounded} {weight}");
         }
         for output in 0..2 {
             let (low, high) = lattice.digits(output);
             assert_eq!(low.len(), LANES);
             for (column, &integer) in lattice.integers(output).iter().enumerate() {
                 assert_eq!(i32::from(low[column]) + (i32::from(high[column]) << DIGIT_BITS), integer);
-                assert!(low[column].abs() <= 1 << 12 && high[column].abs() <= 1 << 12);
+                assert!(low[column].abs() <= 1 << 11 && high[column].abs() <= 1 << 11);
             }
             assert!(low[3..].iter().chain(&high[3..]).all(|&digit| digit == 0));
         }

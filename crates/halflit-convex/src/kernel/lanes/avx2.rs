@@ -65,7 +65,7 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
     }
 }
 
-/// low + 2^13 high, lanes 2j and 2j+1 added, in 64 bits, for 32-bit lanes without sign.
+/// low + 2^12 high, lanes 2j and 2j+1 added, in 64 bits, for 32-bit lanes without sign.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn widen(low: __m256i, high: __m256i) -> __m256i {

@@ -66,7 +66,7 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
     }
 }
 
-/// low + 2^13 high, lanes 2j and 2j+1 added, in 64 bits. `places` are the worths of the two digits.
+/// low + 2^12 high, lanes 2j and 2j+1 added, in 64 bits. `places` are the worths of the two digits.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn widen(low: __m512i, high: __m512i, places: [__m512i; 2]) -> __m512i {

@@ -8,7 +8,7 @@
 //! # Integer layout
 //!
 //! The fast instruction multiplies 16-bit integers in adjacent pairs and adds into 32-bit lanes. Weights are two balanced
-//! digits in base 2^13 (|digit| <= 2^12): |digit * q| < 2^27, so 14 products fit in a lane, which is 7 vectors; then
+//! digits in base 2^12 (|digit| <= 2^11): |digit * q| <= 2^11 (2^15 - 1), so 32 products fit in a lane, which is 16 vectors; then
 //! the lanes are widened to 64 bits. Coefficients are three balanced digits in base 2^12 (|digit| <= 2^11):
 //! |digit * q| <= 2^11 (2^15 - 1), so 32 rows fit in a lane: the block size. Where two digits hold a block's coefficients the third
 //! is left out.
@@ -35,8 +35,8 @@ use std::sync::OnceLock;
 /// Base of the three digits of a coefficient.
 const COEFFICIENT_DIGIT_BITS: u32 = 12;
 
-/// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 14 * 2^27 < 2^31.
-const VECTORS_PER_PANEL: usize = 7;
+/// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 32 * 2^11 (2^15 - 1) < 2^31.
+const VECTORS_PER_PANEL: usize = 16;
 
 /// 16-bit integers in a cache line.
 pub(crate) const LINE: usize = 32;
@@ -118,7 +118,7 @@ impl Level {
             let weights = weights.integers(output);
             for (score, &offset) in scores.iter_mut().zip(panel.offsets) {
                 let row = &panel.values[offset..offset + panel.width];
-                // |W q| < 2^39: no overflow below 2^24 columns, and the vector levels wrap alike
+                // |W q| < 2^38: no overflow below 2^24 columns, and the vector levels wrap alike
                 *score = row
                     .iter()
                     .zip(weights)
@@ -267,11 +267,11 @@ impl Panel<'_> {
 
 /// Whether two digits hold every coefficient: a third of the multiplications is saved, the sums are the same integers.
 ///
-/// d0 + 2^12 d1 with |d| <= 2^11 reaches every |s| <= 2^23 - 2^11.
+/// Digits run from -2^11 to 2^11 - 1, so d0 + 2^12 d1 reaches every |s| below 2^23 - 2^11.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn two_digits(coefficients: &[i32]) -> bool {
-    const MOST: u32 = (1 << (2 * COEFFICIENT_DIGIT_BITS - 1)) - (1 << (COEFFICIENT_DIGIT_BITS - 1));
+    const MOST: u32 = (1 << (2 * COEFFICIENT_DIGIT_BITS - 1)) - (1 << (COEFFICIENT_DIGIT_BITS - 1)) - 1;
     coefficients.iter().fold(0, |most, s| s.unsigned_abs().max(most)) <= MOST
 }
 
