@@ -8,6 +8,9 @@ use crate::math::ROUNDING_MAGIC;
 /// Largest magnitude of a coefficient: three balanced digits in base 2^12 hold it (see the kernel's integer layout).
 pub const MAX_COEFFICIENT: u32 = (1 << 29) - (1 << 20);
 
+/// Up to this magnitude two digits hold a coefficient, and passes are quicker: digits run from -2^11 to 2^11 - 1.
+pub const QUICK_COEFFICIENT: u32 = (1 << 23) - (1 << 11) - 1;
+
 /// The largest |s| with ||s q|| <= bound, at most [`MAX_COEFFICIENT`]; zero for a zero row, which then contributes nothing.
 pub fn coefficient_limit(bound: u64, squared_norm: u64) -> u32 {
     if squared_norm == 0 {

@@ -24,7 +24,7 @@ pub use beliefs::{BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, Ve
 pub use beliefs_glm::{BeliefRows, GradientQuery, SensitiveValues};
 pub use beliefs_plain::PlainQuery;
 pub use block::{BLOCK_ROWS, Batch, Block, PerRow, Rule};
-pub use clamp::{MAX_COEFFICIENT, clamp_coefficient, coefficient_limit};
+pub use clamp::{MAX_COEFFICIENT, QUICK_COEFFICIENT, clamp_coefficient, coefficient_limit};
 pub use lanes::Level;
 pub use pass::RowSums;
 pub use units::{Centre, UnitSums};

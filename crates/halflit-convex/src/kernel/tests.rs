@@ -158,7 +158,7 @@ fn extreme_values_do_not_overflow_a_lane() {
             for weight in [1.0 - 2f64.powi(-12), 1.0 - 2f64.powi(-25), -1.0, 0.5 + 2f64.powi(-12)] {
                 let weights = LatticeWeights::new(&vec![weight; width], 1).unwrap();
                 // the largest that two digits hold, and one more
-                let two_digits = f64::from((1 << 23) - (1 << 11) - 1);
+                let two_digits = f64::from(QUICK_COEFFICIENT);
                 let most = f64::from(MAX_COEFFICIENT);
                 for value in [most, -most, f64::INFINITY, two_digits, -two_digits, two_digits + 1.0] {
                     check(&table, &weights, &PerRow(|_, _| value), 1 << 50, &every_third(256));

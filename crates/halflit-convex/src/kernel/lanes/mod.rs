@@ -28,7 +28,7 @@ mod avx2;
 mod avx512;
 
 use super::block::{BLOCK_ROWS, Block, Rule};
-use super::clamp::clamp_block;
+use super::clamp::{QUICK_COEFFICIENT, clamp_block};
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
 
@@ -266,13 +266,10 @@ impl Panel<'_> {
 }
 
 /// Whether two digits hold every coefficient: a third of the multiplications is saved, the sums are the same integers.
-///
-/// Digits run from -2^11 to 2^11 - 1, so d0 + 2^12 d1 reaches every |s| below 2^23 - 2^11.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn two_digits(coefficients: &[i32]) -> bool {
-    const MOST: u32 = (1 << (2 * COEFFICIENT_DIGIT_BITS - 1)) - (1 << (COEFFICIENT_DIGIT_BITS - 1)) - 1;
-    coefficients.iter().fold(0, |most, s| s.unsigned_abs().max(most)) <= MOST
+    coefficients.iter().fold(0, |most, s| s.unsigned_abs().max(most)) <= QUICK_COEFFICIENT
 }
 
 /// The coefficients split into three 16-bit digits; two neighbouring rows share a 32-bit entry.

@@ -10,7 +10,7 @@ use crate::mechanisms::{MechanismError, prior_radius, public_rows, zero_model_lo
 use crate::plan::Summary;
 use crate::problem::{FEATURE_UNIT, Problem, UnitWeighting};
 use halflit_convex::LabelDomain;
-use halflit_convex::kernel::{MAX_COEFFICIENT, SUM_LIMIT};
+use halflit_convex::kernel::{MAX_COEFFICIENT, QUICK_COEFFICIENT, SUM_LIMIT};
 use halflit_noise::{SumLattice, SumRequest};
 use halflit_privacy::calibrate::{self, Budget};
 use halflit_privacy::{Change, Event, SensitiveColumns};
@@ -135,7 +135,12 @@ impl Plan {
             ..SumRequest::l2(1.0, multiplier, problem.private_units())
         };
         for (multiplier, steps) in noise.levels {
-            plan.levels.push((SumLattice::plan(&request(multiplier))?, steps));
+            let finest = request(multiplier);
+            // Fine enough is enough, and quicker; refused if it is not.
+            let quick_radius = u64::from(QUICK_COEFFICIENT).saturating_mul(finest.contribution_step);
+            let quick = SumRequest { radius_cap: finest.radius_cap.min(quick_radius), ..finest.clone() };
+            let lattice = SumLattice::plan(&quick).or_else(|_| SumLattice::plan(&finest))?;
+            plan.levels.push((lattice, steps));
         }
         if let Some(multiplier) = noise.spread {
             let request = SumRequest::l2(1.0, multiplier, problem.private_units());
