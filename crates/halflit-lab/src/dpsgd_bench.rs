@@ -2,7 +2,7 @@ use crate::Outcome;
 use crate::kernel_bench::{Table, pool, scramble};
 use crate::peers::python;
 use crate::sample::write_unless_closed;
-use halflit_convex::kernel::{Batch, LatticeWeights, Level, RowSums};
+use halflit_convex::kernel::{Batch, LatticeWeights, Level, QUICK_COEFFICIENT, RowSums};
 use halflit_convex::loss::LossRule;
 use halflit_convex::{FEATURE_SCALE, Loss, LossSpec};
 use halflit_noise::{NoiseSource, PoissonSampler, Probability, SumLattice, SumRequest};
@@ -152,7 +152,7 @@ fn measure(
     // clip norm 1, noise multiplier 1; a lattice 2^10 finer than the noise, on which two digits hold most coefficients
     let longest = (table.rows.max_squared_norm() as f64).sqrt().ceil() as u64;
     let request = SumRequest {
-        radius_cap: longest << 19,
+        radius_cap: longest.saturating_mul(u64::from(QUICK_COEFFICIENT)),
         contribution_step: longest,
         ..SumRequest::l2(1.0, 1.0, rows as u64)
     };

@@ -149,7 +149,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The posterior descent: a fixed number of steps with a growing budget.
+    /// The posterior descent: a fixed number of steps.
     fn choose_posterior(
         &mut self,
         problem: &Problem,
@@ -167,10 +167,11 @@ impl Plan {
             ));
         }
         self.curvature = shape.curvature;
-        self.steps = params.steps.unwrap_or(posterior::STEPS);
+        let default = posterior::default_steps(public.len(), problem.dimension());
+        self.steps = params.steps.unwrap_or(default);
         let steps =
             NonZeroU64::new(self.steps).ok_or(MechanismError::not_positive("number of steps", 0.0))?;
-        let noise = calibrated(steps, params.budget_growth.unwrap_or(posterior::GROWTH))?;
+        let noise = calibrated(steps, params.budget_growth.unwrap_or(1.0))?;
         // Every private row is worth a part of a public one; d/2n, the classical rate, times the variance of what is to be explained.
         let precision: f64 = noise.levels.iter().map(|(s, steps)| *steps as f64 / (s * s)).sum();
         let dimension = problem.dimension() as f64;

@@ -21,10 +21,11 @@ use super::public::PublicRows;
 use super::spread::clipped_normal;
 use halflit_convex::solver::linear::conjugate_gradients;
 
-/// Steps of the posterior descent, and how the budget grows along them: chosen once, on made-up regressions.
-pub(super) const STEPS: u64 = 30;
-/// Each step spends this many times the squared mu of the one before.
-pub(super) const GROWTH: f64 = 1.1;
+/// Steps of the posterior descent, all of one budget. With fewer public rows than weights it has to find whole directions by itself, at a rate that
+/// the budget of a step limits: more and smaller steps lose less of it.
+pub(super) fn default_steps(public_rows: usize, weights: usize) -> u64 {
+    if public_rows < weights { 120 } else { 30 }
+}
 
 /// Relative spread of the curvature's eigenvalues beyond which they are not "the same in every direction".
 const MOST_EIGENVALUE_VARIANCE: f64 = 0.1;
