@@ -1,5 +1,6 @@
 //! The `halflit` command: every subcommand is one file in `commands/`.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 /// Like the standard macro, but through [`say`]. Defined before the modules, so that all of them use it.
 macro_rules! println {

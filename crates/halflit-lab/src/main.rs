@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p halflit-lab -- <experiment>`; nothing here is published.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod accounting_bench;
 mod adult;

@@ -79,6 +79,7 @@ impl Watch for Mortal {
 }
 
 /// What the child does until it is killed: plan, charge, run, release, and say so each time.
+#[allow(clippy::disallowed_methods)]
 #[test]
 fn child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };

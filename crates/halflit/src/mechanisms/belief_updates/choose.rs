@@ -86,9 +86,8 @@ pub(super) fn online_noise(
     rows: u64,
 ) -> Result<(TestNoise, AnswerNoise), MechanismError> {
     let found = continuous("rho of an update", budget, Careful::Small, (1e-10, 50.0), |rho| {
-        let share: f64 = std::env::var("SHARE").ok().and_then(|s| s.parse().ok()).unwrap_or(TEST_SHARE);
-        let test = TestNoise::new((share * rho).sqrt()).map_err(refused)?;
-        let answer = AnswerNoise::new((2.0 * (1.0 - share) * rho).sqrt(), rows).map_err(refused)?;
+        let test = TestNoise::new((TEST_SHARE * rho).sqrt()).map_err(refused)?;
+        let answer = AnswerNoise::new((2.0 * (1.0 - TEST_SHARE) * rho).sqrt(), rows).map_err(refused)?;
         let event = block_event(&test, &answer, blocks)?;
         Ok(((test, answer), event))
     })?;
@@ -197,9 +196,6 @@ fn rehearsed(
     let mut best: Option<Parameters> = None;
     for (method, answer, optimizer) in grid(problem, constants, variant, budget)? {
         let predicted_excess = stage.excess(method, answer, optimizer, 0)?;
-        if let Method::Online { settings, .. } = method {
-            eprintln!("{} {} {} {predicted_excess}", settings.max_updates, settings.rate, settings.threshold);
-        }
         let better = best.as_ref().is_none_or(|best| predicted_excess < best.predicted_excess);
         if better {
             best = Some(Parameters { method, answer, optimizer, by: Chosen::Rehearsal, predicted_excess });
@@ -245,23 +241,13 @@ fn grid(
             }
         }
         Variant::Online => {
-            let env = |name: &str, default: Vec<f64>| -> Vec<f64> {
-                std::env::var(name)
-                    .ok()
-                    .map(|s| s.split(',').map(|x| x.parse().unwrap()).collect())
-                    .unwrap_or(default)
-            };
-            for max_updates in env("LMAX", vec![4.0, 16.0, 48.0]).into_iter().map(|l| l as u64) {
+            for max_updates in [2, 4, 8, 16] {
                 let (test, answer) = online_noise(budget, max_updates, constants.rows)?;
                 // the test's noise, in units of G: diameters are at most 2 G / n
                 let test_noise = 8.0 / (test.threshold_epsilon() * constants.rows as f64);
-                let factors = env("FACTORS", vec![1.0, 2.0]);
-                let pairs: Vec<(f64, f64)> = env("RATES", vec![0.3, 1.0])
-                    .into_iter()
-                    .flat_map(|r| factors.iter().map(move |f| (r, *f)).collect::<Vec<_>>())
-                    .collect();
-                for (rate, factor) in pairs {
-                    let threshold = (factor * test_noise).min(0.5);
+                // A needless update wastes one of few; a missed one leaves the answer off by the threshold.
+                let threshold = (0.5 * test_noise).min(0.5);
+                for rate in [0.3, 1.0] {
                     let settings = Settings {
                         rate,
                         truncation: TRUNCATION,
