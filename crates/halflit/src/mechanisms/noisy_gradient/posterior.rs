@@ -30,8 +30,9 @@ pub(super) fn default_steps(public_rows: usize, weights: usize) -> u64 {
 /// Relative spread of the curvature's eigenvalues beyond which they are not "the same in every direction".
 const MOST_EIGENVALUE_VARIANCE: f64 = 0.1;
 
-/// Random vectors that estimate the Frobenius norm of the public second moments.
-const PROBES: u64 = 8;
+/// How far random vectors may leave the Frobenius norm of the public second moments uncertain, over h^2, and how many there are at most.
+const PROBE_ERROR: f64 = 0.02;
+const MOST_PROBES: f64 = 256.0;
 /// Up to this many weights the norm is computed exactly.
 const FEW_WEIGHTS: usize = 64;
 
@@ -55,15 +56,18 @@ impl Shape {
     pub fn of(public: &PublicRows<'_>, width: usize) -> Result<Self, MechanismError> {
         let (d, n) = (width as f64, public.len() as f64);
         let curvature = public.mean_squared_norm() / d;
+        // About min(n, d) eigenvalues of about (1 + d/n) h: what one probe says about their mean square is off by this much.
+        let one_probe_error = (1.0 + d / n) * (2.0 / n.min(d)).sqrt();
+        let count = (one_probe_error / PROBE_ERROR).powi(2).ceil().clamp(1.0, MOST_PROBES);
+        let probe_error = if width <= FEW_WEIGHTS { 0.0 } else { one_probe_error / count.sqrt() };
         let probes: Vec<Vec<f64>> = if width <= FEW_WEIGHTS {
             let axis = |own: usize| (0..width).map(|column| if column == own { 1.0 } else { 0.0 }).collect();
             (0..width).map(axis).collect()
         } else {
             let signs = |probe: u64| {
-                (0..width as u64)
-                    .map(move |column| sign(probe * width as u64 + column) / (PROBES as f64).sqrt())
+                (0..width as u64).map(move |column| sign(probe * width as u64 + column) / count.sqrt())
             };
-            (0..PROBES).map(|probe| signs(probe).collect()).collect()
+            (0..count as u64).map(|probe| signs(probe).collect()).collect()
         };
         // ||S||^2: exactly by columns, or on average over random signs.
         let mut squares = 0.0;
@@ -74,7 +78,7 @@ impl Shape {
         let seen = squares / d - curvature * curvature;
         let explained = public.mean_fourth_norm() / (n * d) - squares / (n * d);
         let eigenvalue_variance = ((seen - explained) / (curvature * curvature)).max(0.0);
-        let chance = 2.0 * (1.0 + d / n) / (n * d).sqrt();
+        let chance = 2.0 * (1.0 + d / n) / (n * d).sqrt() + probe_error;
         Ok(Shape { curvature, eigenvalue_variance, chance })
     }
 
@@ -267,6 +271,8 @@ fn square(a: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Numbers;
+    use halflit_convex::{DenseRows, Interval, Loss, LossSpec, Rows};
 
     #[test]
     fn more_noise_asks_for_a_tighter_clip() {
@@ -274,6 +280,33 @@ mod tests {
             [0.01, 0.1, 0.5, 2.0, 50.0].map(|m| best_factor(30_000.0, 2000.0, m)).to_vec();
         assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
         assert!(factors[0] < 0.1 && factors[4] > 2.5, "{factors:?}");
+    }
+
+    /// Whether rows of independent coordinates are called round, the first half of the coordinates `stretch` times as long as the others.
+    fn is_round(rows: usize, width: usize, stretch: f64, seed: u64) -> bool {
+        let mut numbers = Numbers(seed);
+        let mut cell = |column: usize| {
+            let length = if column < width / 2 { stretch } else { 1.0 };
+            (8000.0 / stretch.max(1.0) * length * (2.0 * numbers.next() - 1.0)) as i16
+        };
+        let rows: Vec<Vec<i16>> = (0..rows).map(|_| (0..width).map(&mut cell).collect()).collect();
+        let labels = vec![0.0; rows.len()];
+        let rows = Rows::from(DenseRows::from_rows(width, &rows).unwrap());
+        let loss = Loss::new(LossSpec::Squared { labels: Interval { low: -1.0, high: 1.0 } }).unwrap();
+        let public = PublicRows::new(loss, &rows, &labels, (width as f64).sqrt()).unwrap().unwrap();
+        Shape::of(&public, width).unwrap().is_round()
+    }
+
+    #[test]
+    fn round_rows_are_not_refused_by_chance() {
+        // With few rows a few probes say little about the shape: eight of them, taken at their word, refuse some of these.
+        for seed in 1..20 {
+            assert!(is_round(60, 400, 1.0, seed), "{seed}");
+        }
+        for seed in 1..4 {
+            assert!(is_round(500, 100, 1.0, seed), "{seed}");
+            assert!(!is_round(500, 100, 4.0, seed) && !is_round(60, 400, 8.0, seed), "{seed}");
+        }
     }
 
     #[test]
