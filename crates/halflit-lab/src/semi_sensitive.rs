@@ -12,6 +12,7 @@ use halflit_convex::{Loss, Rows};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// Sensitive features and a public label: excess risk against the number of sensitive values and the dimension, and two real tables.
 ///
@@ -270,12 +271,13 @@ fn synthetic(
     let mut cells = Vec::new();
     for shown in mechanisms {
         let (name, declaration) = contender(shown, &semi, &full);
-        let (mut excess, mut predicted) = (Vec::new(), None);
+        let (mut excess, mut predicted, started) = (Vec::new(), None, Instant::now());
         for _ in 0..runs {
             let (weights, prediction) = train(declaration, table()?, name, epsilon)?;
             predicted = Some(prediction);
             excess.push(encoded.loss(&weights)? - least);
         }
+        progress(&format!("k = {k}, d = {d}"), shown, started);
         let (mean, sd) = mean_and_sd(&excess);
         cells.push(Cell {
             table: format!("synthetic, {axis}"),
@@ -292,6 +294,10 @@ fn synthetic(
         });
     }
     Ok(cells)
+}
+
+fn progress(setting: &str, mechanism: &str, started: Instant) {
+    eprintln!("  {setting}: {mechanism}: {:.1} s", started.elapsed().as_secs_f64());
 }
 
 /// The mechanism behind a name, and the declaration that it is given.
@@ -455,7 +461,7 @@ impl Real {
         let test = Encoded::new(&semi, &read(&self.test, &semi)?)?;
         for shown in mechanisms {
             let (name, declaration) = contender(shown, &semi, &full);
-            let (mut models, mut predicted) = (Vec::new(), None);
+            let (mut models, mut predicted, started) = (Vec::new(), None, Instant::now());
             for _ in 0..runs {
                 let (weights, prediction) =
                     train(declaration, read(&self.train, declaration)?, name, epsilon)?;
@@ -463,6 +469,7 @@ impl Real {
                 predicted = Some(prediction);
             }
             push(shown, predicted, &test, &models)?;
+            progress(&format!("{}, epsilon {epsilon}", self.name), shown, started);
         }
         let fit = |declaration: &Declaration| -> Result<(Encoded, Vec<f64>), Box<dyn std::error::Error>> {
             let train = Encoded::new(declaration, &read(&self.train, declaration)?)?;
