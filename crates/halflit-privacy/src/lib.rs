@@ -12,7 +12,7 @@
 //!     change: Change::ZeroOut,
 //! };
 //! let epsilon = Profile::of(&step.repeated(5_000)?)?.epsilon(Delta::new(1e-5)?);
-//! assert!(epsilon.lower <= epsilon.upper && epsilon.upper < 3.91);
+//! assert!(epsilon.lower <= epsilon.upper && epsilon.upper < 3.92);
 //! # Ok(())
 //! # }
 //! ```

@@ -187,6 +187,11 @@ impl Interval {
         Interval { lower: self.lower, upper: self.upper.max(f64::MIN_POSITIVE) }
     }
 
+    /// Another truth that is at most this leaves the larger of the two as well known as this one, nearly.
+    pub(crate) fn enough(self) -> f64 {
+        self.upper.max(1.0005 * self.lower)
+    }
+
     /// The interval of the larger of two truths.
     pub(crate) fn max(self, other: Interval) -> Self {
         Interval { lower: self.lower.max(other.lower), upper: self.upper.max(other.upper) }

@@ -14,7 +14,6 @@ use crate::pld::{Composer, Direction, Pair};
 use crate::renyi::RenyiCurve;
 use libm::{expm1, log1p};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
@@ -210,8 +209,8 @@ impl View<'_> {
             return self.parts_delta(&composition.upper, composition.upper.mu(), eps);
         }
         let upper = self.renyi_delta(&self.renyi_total(), eps);
-        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
-            Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps).0)
+        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction, other| {
+            Interval::new(0.0, self.composer.delta_upper(pairs, direction, eps, other.upper).0)
         });
         let lower = self.parts_delta(&composition.lower, composition.lower.mu_below(), eps).lower;
         Interval::new(lower, upper.min(numeric.upper))
@@ -224,8 +223,8 @@ impl View<'_> {
         }
         let renyi = self.renyi_total();
         let upper = smallest_epsilon(1.0, |eps| self.renyi_delta(&renyi, eps) <= delta);
-        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction| {
-            Interval::new(0.0, self.composer.epsilon_upper(pairs, direction, delta))
+        let numeric = self.directions(&composition.upper_pairs(), |pairs, direction, other| {
+            Interval::new(0.0, self.composer.epsilon_upper(pairs, direction, delta, other.upper))
         });
         let lower = self.parts_epsilon(&composition.lower, composition.lower.mu_below(), delta).lower;
         Interval::new(lower, upper.min(numeric.upper))
@@ -237,16 +236,18 @@ impl View<'_> {
         if composition.rho > 0.0 || composition.selected.is_some() || is_closed_form(&pairs) {
             return self.delta(eps).upper;
         }
-        let upper = |pairs: &[(Pair, u64)], direction: Direction| match bounded_loss(pairs, direction) {
+        let upper = |pairs: &[(Pair, u64)], direction: Direction, other: Interval| match bounded_loss(
+            pairs, direction,
+        ) {
             Some(largest) if eps >= largest => revealed(pairs),
             _ => {
-                let (delta, is_rough) = self.composer.delta_upper(pairs, direction, eps);
+                let (delta, is_rough) = self.composer.delta_upper(pairs, direction, eps, other.upper);
                 let renyi = || composition.upper.renyi(composition.upper.mu()).delta_at(eps);
                 Interval::new(0.0, if is_rough { delta.min(renyi()) } else { delta })
             }
         };
         if forward_only {
-            return upper(&pairs, Direction::Forward).upper;
+            return upper(&pairs, Direction::Forward, NOTHING).upper;
         }
         self.directions(&pairs, upper).upper
     }
@@ -285,29 +286,24 @@ impl View<'_> {
             return answer;
         }
         let upper = parts.renyi(mu).delta_at(eps);
-        Interval::new(answer.lower.min(upper), answer.upper.min(upper))
+        Interval::new(answer.lower.max(single_delta(parts, mu, eps)), answer.upper.min(upper))
     }
 
     fn numeric_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
         match parts.pairs.as_slice() {
             [] => gaussian_delta(mu, eps),
             [(pair, 1)] if mu == 0.0 => pair.delta_bounds(eps),
-            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction| {
-                self.pairs_delta(pairs, direction, eps)
+            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction, other| {
+                match bounded_loss(pairs, direction) {
+                    Some(largest) if eps >= largest => revealed(pairs),
+                    _ => self.composer.delta(pairs, direction, eps, other.enough()),
+                }
             }),
         }
     }
 
-    fn pairs_delta(&self, pairs: &[(Pair, u64)], direction: Direction, eps: f64) -> Interval {
-        match bounded_loss(pairs, direction) {
-            Some(largest) if eps >= largest => revealed(pairs),
-            _ => self.composer.delta(pairs, direction, eps),
-        }
-    }
-
     fn parts_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
-        let known = Cell::new(None);
-        let answer = self.numeric_epsilon(parts, mu, delta, &known);
+        let answer = self.numeric_epsilon(parts, mu, delta);
         if !is_wide(answer) {
             return answer;
         }
@@ -317,14 +313,15 @@ impl View<'_> {
         }
         let renyi = parts.renyi(mu);
         let upper = smallest_epsilon(1.0, |eps| renyi.delta_at(eps) <= delta);
-        Interval::new(answer.lower.min(upper), answer.upper.min(upper))
+        let lower = largest_epsilon(1.0, |eps| single_delta(parts, mu, eps) > delta);
+        Interval::new(answer.lower.max(lower), answer.upper.min(upper))
     }
 
-    fn numeric_epsilon(&self, parts: &Parts, mu: f64, delta: f64, known: &Cell<Option<f64>>) -> Interval {
+    fn numeric_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
         match parts.pairs.as_slice() {
             [] => gaussian_epsilon(mu, delta),
             [(pair, 1)] if mu == 0.0 => single_epsilon(pair, delta),
-            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction| {
+            _ => self.directions(&parts.with_gaussian(mu), |pairs, direction, other| {
                 // Total variation adds up: below delta there is nothing to solve.
                 let variation: f64 =
                     pairs.iter().map(|(pair, count)| *count as f64 * pair.delta_bounds(0.0).upper).sum();
@@ -336,38 +333,32 @@ impl View<'_> {
                 if delta < revealed.lower || (delta == 0.0 && bounded.is_none()) {
                     return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
                 }
-                // No epsilon beyond the largest loss; the forward answer is asked for first and may already be larger.
-                if let (Some(largest), Some(known)) = (bounded, known.get())
-                    && delta >= revealed.upper
-                    && largest * (1.0 + CLOSED_FORM_ERROR) <= known
-                {
+                let largest = match bounded {
+                    Some(largest) if delta == 0.0 => return Interval::around(largest, CLOSED_FORM_ERROR),
+                    // No epsilon beyond the largest loss.
+                    Some(largest) if delta >= revealed.upper => largest * (1.0 + CLOSED_FORM_ERROR),
+                    _ => f64::INFINITY,
+                };
+                if largest <= other.lower {
                     return NOTHING;
                 }
-                let answer = match bounded {
-                    Some(largest) if delta == 0.0 => Interval::around(largest, CLOSED_FORM_ERROR),
-                    Some(largest) if delta >= revealed.upper => {
-                        let answer = self.composer.epsilon(pairs, direction, delta);
-                        Interval::new(answer.lower, answer.upper.min(largest * (1.0 + CLOSED_FORM_ERROR)))
-                    }
-                    _ => self.composer.epsilon(pairs, direction, delta),
-                };
-                known.set(Some(answer.lower));
-                answer
+                let answer = self.composer.epsilon(pairs, direction, delta, other.enough());
+                Interval::new(answer.lower, answer.upper.min(largest))
             }),
         }
     }
 
-    /// The larger of both directions; one if they agree.
+    /// The larger of both directions; one if they agree. The second is told the first one's answer.
     fn directions(
         &self,
         pairs: &[(Pair, u64)],
-        answer: impl Fn(&[(Pair, u64)], Direction) -> Interval,
+        answer: impl Fn(&[(Pair, u64)], Direction, Interval) -> Interval,
     ) -> Interval {
-        let forward = answer(pairs, Direction::Forward);
+        let forward = answer(pairs, Direction::Forward, NOTHING);
         if pairs.iter().all(|(pair, _)| pair.is_symmetric()) {
             return forward;
         }
-        forward.max(answer(pairs, Direction::Reversed))
+        forward.max(answer(pairs, Direction::Reversed, forward))
     }
 }
 
@@ -394,6 +385,12 @@ fn revealed(pairs: &[(Pair, u64)]) -> Interval {
         _ => 0.0,
     };
     Interval::around(-expm1(pairs.iter().map(log_hidden).sum()), CLOSED_FORM_ERROR)
+}
+
+/// The largest delta of any one of the releases: all of them together cost at least as much.
+fn single_delta(parts: &Parts, mu: f64, eps: f64) -> f64 {
+    let pairs = parts.pairs.iter().map(|(pair, _)| pair.delta_bounds(eps).lower);
+    pairs.fold(gaussian_delta(mu, eps).lower, f64::max)
 }
 
 /// epsilon of one release, by its closed form.

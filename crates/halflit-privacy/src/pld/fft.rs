@@ -5,16 +5,24 @@
 //!
 //! # Round-off
 //!
-//! Every output is reached from every input by exactly one path of at most log2(n) additions and as many multiplications
-//! by constants of modulus one. One complex addition errs by at most u |a + b|, one multiplication by a rounded
-//! constant by at most (4 + sqrt(8)) u |a b|. By induction over the stages
-//! |computed - exact| <= ((1 + 8u)^stages - 1) * sum |inputs|; see `proof.md`, section 4.
+//! Every output is reached from every input by exactly one path of additions and multiplications by constants of modulus
+//! one. One complex addition errs by at most u |a + b|, one product with a rounded root of unity by at most
+//! (sqrt(5) + 1.5 sqrt(2)) u |a b|. So the error of an output is at most the sum of the relative errors along a path times
+//! sum |inputs|, and the error of all outputs together, in the Euclidean norm, at most as much times the norm of the
+//! exact outputs, because every pass is a multiple of an orthogonal map; see `proof.md`, section 4.3.
 
 use libm::{cos, sin};
+use std::cell::RefCell;
 use std::f64::consts::PI;
 
 /// Half the spacing of doubles at one: the relative error of one rounded operation.
 pub const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
+
+/// One complex product with a rounded root of unity, in units of u: sqrt(5) for the product (Brent, Percival, Zimmermann
+/// 2007) and 1.5 sqrt(2) for the root, whose parts are each within 1.5 u.
+const PRODUCT_ERROR: f64 = 4.4;
+/// What packing two real halves into one complex transform, or undoing it, adds, in units of u.
+const PACKING_ERROR: f64 = 10.0;
 
 /// A plan for transforms of one power-of-two length.
 pub struct RealFft {
@@ -22,6 +30,8 @@ pub struct RealFft {
     len: usize,
     /// exp(-2 pi i j / len) for j < len/2: the complex transform of half the length uses every second one.
     roots: Vec<Complex>,
+    /// Working memory of one transform, kept between calls.
+    memory: RefCell<[Vec<Complex>; 2]>,
 }
 
 /// A complex number; nothing but what the transform needs.
@@ -45,6 +55,14 @@ impl Complex {
         Complex { re: self.re + other.re, im: self.im + other.im }
     }
 
+    /// The quotient.
+    #[inline]
+    pub fn over(self, other: Complex) -> Complex {
+        let square = other.norm_squared();
+        let product = self.times(other.conjugate());
+        Complex { re: product.re / square, im: product.im / square }
+    }
+
     #[inline]
     fn minus(self, other: Complex) -> Complex {
         Complex { re: self.re - other.re, im: self.im - other.im }
@@ -56,8 +74,9 @@ impl Complex {
         Complex { re: self.im, im: -self.re }
     }
 
+    /// The complex conjugate, exactly.
     #[inline]
-    fn conjugate(self) -> Complex {
+    pub fn conjugate(self) -> Complex {
         Complex { re: self.re, im: -self.im }
     }
 
@@ -87,7 +106,7 @@ impl RealFft {
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two() && len >= 4, "a power of two, at least four");
         let roots = (0..len / 2).map(|j| root_of_unity(j, len)).collect();
-        RealFft { len, roots }
+        RealFft { len, roots, memory: RefCell::new([vec![], vec![]]) }
     }
 
     /// Number of real points.
@@ -100,23 +119,35 @@ impl RealFft {
         self.len / 2 + 1
     }
 
+    /// Relative round-off along one path through the complex transform of half the length.
+    fn path_error(&self) -> f64 {
+        let levels = self.len.trailing_zeros() - 1;
+        // A radix-four pass: two additions and a product; a radix-two pass: one of each.
+        let (fours, twos) = (f64::from(levels / 2), f64::from(levels % 2));
+        (fours * (2.0 + PRODUCT_ERROR) + twos * (1.0 + PRODUCT_ERROR)) * UNIT_ROUNDOFF
+    }
+
     /// Bound on |computed - exact| of any output of [`forward`](Self::forward), per unit of the sum of |inputs|,
     /// and of any output of [`inverse`](Self::inverse), per unit of (1/len) sum over all len frequencies of |bin|.
     pub fn error_factor(&self) -> f64 {
-        // The half-length transform has log2(len) - 1 stages; packing adds one stage on the sum of two bins, each of
-        // which carries the error of the half-length transform: twice the factor, with one stage to spare.
-        let stages = f64::from(self.len.trailing_zeros()) + 1.0;
-        2.0 * stages * 8.0 * UNIT_ROUNDOFF * (1.0 + 1e-10)
+        // Packing mixes two bins with weights |1 - iw|/2 + |1 + iw|/2 <= sqrt(2), and adds its own roundings.
+        (std::f64::consts::SQRT_2 * self.path_error() + PACKING_ERROR * UNIT_ROUNDOFF) * (1.0 + 1e-10)
+    }
+
+    /// Bound on the Euclidean norm of the error of all outputs of [`inverse`](Self::inverse), per unit of the norm of
+    /// the exact outputs.
+    pub fn norm_error_factor(&self) -> f64 {
+        (self.path_error() + PACKING_ERROR * UNIT_ROUNDOFF) * (1.0 + 1e-10)
     }
 
     /// X_k = sum_j x_j exp(-2 pi i jk/len) for k = 0..=len/2.
     pub fn forward(&self, input: &[f64]) -> Vec<Complex> {
         assert_eq!(input.len(), self.len);
         let half = self.len / 2;
-        let mut z: Vec<Complex> =
-            input.chunks_exact(2).map(|pair| Complex { re: pair[0], im: pair[1] }).collect();
-        let mut scratch = vec![Complex::default(); half];
-        self.half_transform(&mut z, &mut scratch);
+        let [z, scratch] = &mut *self.memory.borrow_mut();
+        z.clear();
+        z.extend(input.chunks_exact(2).map(|pair| Complex { re: pair[0], im: pair[1] }));
+        self.half_transform(z, scratch);
         // z_k = E_k + i O_k with E, O the transforms of the even and odd points; X_k = E_k + w^k O_k.
         let mut spectrum = Vec::with_capacity(half + 1);
         spectrum.push(Complex { re: z[0].re + z[0].im, im: 0.0 });
@@ -137,25 +168,25 @@ impl RealFft {
         let half = self.len / 2;
         // The inverse is the conjugate of the forward transform of the conjugate; the packing is undone first:
         // E_k = (X_k + conj X_{half-k})/2, O_k = conj(w^k) (X_k - conj X_{half-k})/2.
-        let mut z: Vec<Complex> = (0..half)
-            .map(|k| {
-                let mirror = spectrum[half - k].conjugate();
-                let even = spectrum[k].plus(mirror);
-                let odd = self.roots[k].conjugate().times(spectrum[k].minus(mirror));
-                // conj(E + i O)
-                Complex { re: even.re - odd.im, im: -(even.im + odd.re) }
-            })
-            .collect();
-        let mut scratch = vec![Complex::default(); half];
-        self.half_transform(&mut z, &mut scratch);
+        let [z, scratch] = &mut *self.memory.borrow_mut();
+        z.clear();
+        z.extend((0..half).map(|k| {
+            let mirror = spectrum[half - k].conjugate();
+            let even = spectrum[k].plus(mirror);
+            let odd = self.roots[k].conjugate().times(spectrum[k].minus(mirror));
+            // conj(E + i O)
+            Complex { re: even.re - odd.im, im: -(even.im + odd.re) }
+        }));
+        self.half_transform(z, scratch);
         let scale = 1.0 / self.len as f64;
         z.iter().flat_map(|value| [value.re * scale, -value.im * scale]).collect()
     }
 
     /// The complex transform of length len/2, self-sorting (Stockham), radix four with one radix-two pass if needed.
-    fn half_transform(&self, data: &mut [Complex], scratch: &mut [Complex]) {
+    fn half_transform(&self, data: &mut [Complex], scratch: &mut Vec<Complex>) {
         let total = data.len();
-        let (mut source, mut target) = (data, scratch);
+        scratch.resize(total, Complex::default());
+        let (mut source, mut target) = (data, &mut scratch[..]);
         let mut length = total;
         let mut stride = 1;
         let mut swaps = 0;
@@ -224,37 +255,42 @@ impl RealFft {
         }
     }
 
-    /// exp(-2 pi i j / len) for any j < 2 len; the second half of the circle is the first with its sign changed.
-    fn root(&self, j: usize) -> Complex {
+    /// exp(-2 pi i j / len) for any j; the second half of the circle is the first with its sign changed.
+    pub fn root(&self, j: usize) -> Complex {
         let half = self.len / 2;
         let root = self.roots[j % half];
         if (j / half).is_multiple_of(2) { root } else { Complex { re: -root.re, im: -root.im } }
     }
 }
 
-/// exp(-2 pi i j / n) with each part within 2u: the angle is reduced exactly to the first octant before rounding.
+/// exp(-2 pi i j / n) with each part within 1.5 u: the angle is reduced exactly to the first octant and kept to twice the
+/// usual precision; sine and cosine err by less than one ulp and the correction by half of one, at values of at most one.
 fn root_of_unity(j: usize, n: usize) -> Complex {
-    // Octants: n is a power of two >= 4, so 8 j / n compares exactly.
-    let (j8, octant) = (8 * j, n);
-    let angle = |numerator: usize| 2.0 * PI * (numerator as f64 / n as f64);
-    let (c, s) = match j8 / octant {
-        0 => (cos(angle(j)), sin(angle(j))),
-        1 | 2 => {
-            // pi/2 - angle or angle - pi/2, both at most pi/4.
-            if 4 * j <= n {
-                let rest = angle(n / 4 - j);
-                (sin(rest), cos(rest))
-            } else {
-                let rest = angle(j - n / 4);
-                (-sin(rest), cos(rest))
-            }
-        }
-        _ => {
-            let rest = angle(n / 2 - j);
-            (-cos(rest), sin(rest))
-        }
+    // n is a power of two >= 4, so quarters of it are exact.
+    let (c, s) = if 8 * j <= n {
+        cos_sin(j, n)
+    } else if 4 * j <= n {
+        let (c, s) = cos_sin(n / 4 - j, n);
+        (s, c)
+    } else if 8 * j <= 3 * n {
+        let (c, s) = cos_sin(j - n / 4, n);
+        (-s, c)
+    } else {
+        let (c, s) = cos_sin(n / 2 - j, n);
+        (-c, s)
     };
     Complex { re: c, im: -s }
+}
+
+/// Cosine and sine of 2 pi j / n, at most pi/4.
+fn cos_sin(j: usize, n: usize) -> (f64, f64) {
+    /// 2 pi = 2 PI + TWO_PI_REST.
+    const TWO_PI_REST: f64 = 2.449_293_598_294_706_4e-16;
+    let turn = j as f64 / n as f64;
+    let angle = 2.0 * PI * turn;
+    let rest = (2.0 * PI).mul_add(turn, -angle) + TWO_PI_REST * turn;
+    let (c, s) = (cos(angle), sin(angle));
+    (c - rest * s, s + rest * c)
 }
 
 #[cfg(test)]
@@ -354,15 +390,15 @@ mod tests {
     }
 
     #[test]
-    fn roots_of_unity_are_within_two_ulps() {
-        // Golden: cos and sin of 2 pi 3/16 and 2 pi 1/4096 to 17 digits.
+    fn roots_of_unity_are_rounded_well() {
+        // Golden: cos and sin of 2 pi 3/16 and 2 pi 1/4096 to 17 digits; one u is 1.1e-16.
         let root = root_of_unity(3, 16);
         assert!(
-            (root.re - 0.382_683_432_365_089_8).abs() < 2e-16
-                && (root.im + 0.923_879_532_511_286_7).abs() < 2e-16
+            (root.re - 0.382_683_432_365_089_8).abs() < 1.2e-16
+                && (root.im + 0.923_879_532_511_286_7).abs() < 1.2e-16
         );
         let root = root_of_unity(1, 4096);
-        assert!((root.re - 0.999_998_823_451_701_9).abs() < 2e-16);
+        assert!((root.re - 0.999_998_823_451_701_9).abs() < 1.2e-16);
         assert!((root.im + 0.001_533_980_186_284_765_6).abs() < 4e-19);
         assert_eq!(root_of_unity(4, 16), Complex { re: 0.0, im: -1.0 });
         assert_eq!(root_of_unity(0, 16), Complex { re: 1.0, im: -0.0 });

@@ -20,8 +20,8 @@ pub struct Cell {
     pub index: i64,
     /// Its probability under P.
     pub p: f64,
-    /// Its probability under Q.
-    pub q: f64,
+    /// Its probability under Q times e^{index spacing}: close to p, where the probability itself may be below every double.
+    pub q_lifted: f64,
     /// Bound on the relative error of both.
     pub error: f64,
 }
@@ -41,6 +41,24 @@ pub struct Lattice {
     pub cells: Vec<Cell>,
     /// P-mass of outcomes that Q never produces; the reversed pair has the same.
     pub revealed: f64,
+    /// Outcomes with losses so large that each decides alone; on neither the law nor the cells.
+    pub decisive: Decisive,
+}
+
+/// Outcomes of large losses, known by their probabilities only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Decisive {
+    /// Their smallest loss.
+    pub loss: f64,
+    /// Their probability under P.
+    pub p: f64,
+    /// Their probability under Q times e^loss.
+    pub q_lifted: f64,
+}
+
+impl Decisive {
+    /// Bound on the relative error of both.
+    pub const ERROR: f64 = 1e-9;
 }
 
 impl Lattice {
@@ -53,7 +71,14 @@ impl Lattice {
             infinite_reversed: 0.0,
             cells: Vec::new(),
             revealed: 0.0,
+            decisive: Decisive::default(),
         }
+    }
+
+    /// Whether every index times the step is a double: the step has 24 significant bits, so indices may have 29.
+    pub fn is_exact(&self) -> bool {
+        let ends = [self.upper.first(), self.upper.last()];
+        ends.into_iter().flatten().all(|entry| entry.0.unsigned_abs() < 1 << 29)
     }
 
     /// Adds mass to the dominating law; indices must not decrease.
@@ -81,10 +106,11 @@ impl Lattice {
         self.add_mass(index, low * up);
         self.add_mass(index + 1, high * up);
         let error = UNIT_ROUNDOFF * (16.0 + loss.abs());
-        self.cells.push(Cell { index: (loss / h).round() as i64, p, q: p * exp(-loss), error });
+        let nearest = (loss / h).round();
+        self.cells.push(Cell { index: nearest as i64, p, q_lifted: p * exp(nearest * h - loss), error });
     }
 
-    /// The pair with P and Q exchanged: losses change sign, masses change measure.
+    /// The pair with P and Q exchanged: losses change sign, masses change measure. No loss may be kept apart.
     pub fn reversed(mut self) -> Self {
         let h = self.spacing;
         self.upper.reverse();
@@ -96,7 +122,9 @@ impl Lattice {
         }
         self.cells.reverse();
         for cell in &mut self.cells {
-            (cell.p, cell.q) = (cell.q, cell.p);
+            let lowered = exp(-(cell.index as f64) * h);
+            (cell.p, cell.q_lifted) = (cell.q_lifted * lowered, cell.p * lowered);
+            cell.error += 4.0 * UNIT_ROUNDOFF;
             cell.index = -cell.index;
         }
         std::mem::swap(&mut self.infinite, &mut self.infinite_reversed);
@@ -125,16 +153,28 @@ pub fn randomized_response(eps: f64, delta: f64, spacing: f64) -> Lattice {
     lattice
 }
 
+/// Beyond this ratio Laplace noise hides nothing that is worth a grid.
+const LARGEST_SMOOTH_RATIO: f64 = 600.0;
+
 /// Laplace noise with sensitivity over scale `ratio`: atoms at +-ratio and a density e^{(l - ratio)/2}/4 in between.
 pub fn laplace(ratio: f64, spacing: f64) -> Lattice {
     let h = spacing;
+    if ratio > LARGEST_SMOOTH_RATIO {
+        // Any pure release is dominated by randomized response; a test may still ask whether the loss is the largest.
+        let mut lattice = randomized_response(ratio, 0.0, spacing);
+        let error = UNIT_ROUNDOFF * (16.0 + ratio);
+        let index = (ratio / h).round();
+        let largest = Cell { index: index as i64, p: 0.5, q_lifted: 0.5 * exp(index * h - ratio), error };
+        lattice.cells = vec![Cell { index: 0, p: 0.5, q_lifted: 1.0, error }, largest];
+        return lattice;
+    }
     let mut lattice = Lattice::empty(h);
     lattice.add_atom(-ratio, 0.5 * exp(-ratio));
     let (first, last) = ((-ratio / h).floor() as i64, (ratio / h).ceil() as i64);
     let error = UNIT_ROUNDOFF * (64.0 + ratio);
-    for index in first..last {
-        let (left, right) = (index as f64 * h, (index + 1) as f64 * h);
-        let (a, b) = (left.max(-ratio), right.min(ratio));
+    for ends in cell_ends((first, last), h, (|_| 1, |_| 1)).windows(2) {
+        let (left, right) = (ends[0] as f64 * h, ends[1] as f64 * h);
+        let (a, b, width) = (left.max(-ratio), right.min(ratio), (ends[1] - ends[0]) as f64 * h);
         if !(a < b) {
             continue;
         }
@@ -142,14 +182,49 @@ pub fn laplace(ratio: f64, spacing: f64) -> Lattice {
         //   = 2 e^{(left-ratio)/2} [sinh^2((b-left)/4) - sinh^2((a-left)/4)], and from the right end likewise.
         let excess = 2.0 * exp(0.5 * (left - ratio)) * sinh_squares(b - left, a - left);
         let deficit = 2.0 * exp(0.5 * (right - ratio)) * sinh_squares(right - a, right - b);
-        let (high, low) = (-excess / expm1(-h), deficit / expm1(h));
-        lattice.add_mass(index, low * (1.0 + error));
-        lattice.add_mass(index + 1, high * (1.0 + error));
-        lattice.cells.push(Cell { index, p: low + high, q: low * exp(-left) + high * exp(-right), error });
+        let (high, low) = (-excess / expm1(-width), deficit / expm1(width));
+        lattice.add_mass(ends[0], low * (1.0 + error));
+        lattice.add_mass(ends[1], high * (1.0 + error));
+        let index = ends[0] + (ends[1] - ends[0] - 1) / 2;
+        let place = index as f64 * h;
+        let q_lifted = low * exp(place - left) + high * exp(place - right);
+        lattice.cells.push(Cell { index, p: low + high, q_lifted, error });
     }
     lattice.add_atom(ratio, 0.5);
     lattice.upper = merged(std::mem::take(&mut lattice.upper));
     lattice
+}
+
+/// Cells are at least this part of their distance from zero (as a power of two), so that their number stays small
+/// however fine the grid; wider cells are looser, never unsound.
+const FINEST_PART: u32 = 10;
+
+/// The widest cell of losses.
+pub(super) const WIDEST: f64 = 16.0;
+
+/// The ends of cells that cover first..=last, zero among them if it lies inside; wanted widths from the distance to zero,
+/// to the left and to the right.
+pub(super) fn cell_ends(
+    (first, last): (i64, i64),
+    spacing: f64,
+    (left, right): (impl Fn(i64) -> i64, impl Fn(i64) -> i64),
+) -> Vec<i64> {
+    let widest = ((WIDEST / spacing) as i64).max(1);
+    let width = |wanted: i64, distance: i64| wanted.max((distance >> FINEST_PART).min(widest));
+    let mut ends = Vec::new();
+    let mut index = last.min(0);
+    while index > first {
+        index -= width(left(-index), -index).min(index - first);
+        ends.push(index);
+    }
+    ends.reverse();
+    index = last.min(0);
+    ends.push(index);
+    while index < last {
+        index += width(right(index), index).min(last - index);
+        ends.push(index);
+    }
+    ends
 }
 
 /// sinh^2(a/4) - sinh^2(b/4) = sinh((a+b)/4) sinh((a-b)/4).

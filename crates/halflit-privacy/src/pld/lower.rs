@@ -5,55 +5,152 @@
 //! the best threshold gives a lower bound. Both probabilities are composed like the upper law, the first rounded down
 //! and the second rounded up. See `proof.md`, section 5.
 
-use super::compose::{Composed, Factor, Method, compose, log_chernoff, tilted_mean_index};
-use super::fft::UNIT_ROUNDOFF;
-use super::lattice::{Cell, Lattice, Law, merged};
+use super::compose::{Composed, Factor, compose, log_beyond, log_chernoff, tilted_mean_index};
+use super::fft::{RealFft, UNIT_ROUNDOFF};
+use super::lattice::{Cell, Decisive, Lattice, Law, merged};
 use super::plan::Plan;
-use libm::{exp, expm1, log, log1p};
+use super::tail_sums::TailSums;
+use super::upper::{log_some_decisive, some};
+use crate::renyi::log_add;
+use libm::{exp, expm1, log};
 use std::ops::Range;
+use std::rc::Rc;
 
-/// Probabilities that the test statistic reaches each threshold.
+/// Probabilities that the test statistic reaches a threshold.
 pub struct LowerTail {
-    /// For each threshold: a lower bound on its P-probability, an upper bound on the log of its Q-probability.
-    thresholds: Vec<(f64, f64)>,
-    /// P-probability of an outcome that Q never produces, rounded down.
-    revealed: f64,
+    under_p: AtLeast,
+    under_q: AtLeast,
+    wrapped: Wrapped,
+    /// log of the Q-probability beyond the window, rounded up.
+    log_beyond: f64,
+    /// Where the best threshold is to be expected.
+    useful: Range<usize>,
+    /// P-probability of a decisive loss or of an outcome that Q never produces, rounded down: the test says "P" then.
+    decisive_p: f64,
+    /// log of the Q-probability of a decisive loss, rounded up.
+    log_decisive_q: f64,
 }
 
 impl LowerTail {
     /// Composes the statistic under both laws, in the window of the plan.
-    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, method: Method) -> Self {
-        let under_p = Side::new(lattices, |cell| cell.p, -1.0);
-        let under_q = Side::new(lattices, |cell| cell.q, 1.0);
+    pub fn new(lattices: &[(Lattice, u64)], plan: &Plan, fft: &Rc<RealFft>) -> Self {
+        let side_p = Side::new(lattices, |cell| cell.p, -1.0);
+        let side_q = Side::new(lattices, |cell| cell.q_lifted, 1.0);
+        let (factors_p, factors_q) = (side_p.factors(), side_q.factors());
         // Losses lie above the index of their cell by less than a step; over all releases the window moves by the mean.
-        let start = plan.start - under_p.mean_offset(lattices, plan).round() as i64;
+        let start = plan.start - side_p.mean_offset(lattices, plan).round() as i64;
         // The best threshold is close to epsilon; others would be sound but useless.
         let centre =
-            ((plan.epsilon / plan.spacing) as i64 - plan.start).clamp(0, plan.len as i64 - 1) as usize;
+            ((plan.place.epsilon / plan.spacing) as i64 - plan.start).clamp(0, plan.len as i64 - 1) as usize;
         let reach = plan.len / 16 + 64;
-        let useful = centre.saturating_sub(reach)..(centre + reach).min(plan.len);
-        let p = under_p.at_least(plan, start, useful.clone(), method);
-        let q = under_q.log_at_least(plan, start, useful, method);
-        let log_hidden: f64 =
-            lattices.iter().map(|(lattice, count)| *count as f64 * log1p(-lattice.revealed)).sum();
-        LowerTail { thresholds: p.into_iter().zip(q).collect(), revealed: -expm1(log_hidden) * (1.0 - 1e-12) }
+        let decisive_p =
+            some(lattices, |lattice| lattice.revealed + lattice.decisive.p * (1.0 - Decisive::ERROR));
+        let top = (start + plan.len as i64) as f64 * plan.spacing;
+        LowerTail {
+            under_p: AtLeast::new(&factors_p, plan, 0.0, start, fft),
+            // The masses under Q are lifted by e^loss.
+            under_q: AtLeast::new(&factors_q, plan, 1.0, start, fft),
+            wrapped: Wrapped::new(&factors_p, plan, start),
+            log_beyond: log_beyond(&factors_q, plan.spacing, plan.outer_tilts.top, top) - top,
+            useful: centre.saturating_sub(reach)..(centre + reach).min(plan.len),
+            decisive_p: decisive_p * (1.0 - 1e-12),
+            log_decisive_q: log_some_decisive(lattices) + 4.0 * Decisive::ERROR,
+        }
     }
 
     /// A lower bound on delta(eps).
     pub fn delta(&self, eps: f64) -> f64 {
-        let gap = |&(p, log_q): &(f64, f64)| p - exp(eps + log_q) * (1.0 + 4.0 * UNIT_ROUNDOFF);
+        let gap = |p: f64, log_q: f64| p - exp(eps + log_q) * (1.0 + 4.0 * UNIT_ROUNDOFF);
         // Taken down once more, by more than the quotients behind the pairs were rounded up.
-        (self.revealed + self.thresholds.iter().map(gap).fold(0.0, f64::max)) * (1.0 - 1e-11)
+        self.best(gap) * (1.0 - 1e-11)
     }
 
     /// A lower bound on the smallest epsilon >= 0 with delta(epsilon) <= delta.
     pub fn epsilon(&self, delta: f64) -> f64 {
-        // P + revealed - e^eps Q > delta holds for every eps below log((P + revealed - delta)/Q).
-        let missing = delta - self.revealed;
-        let reached = |&(p, log_q): &(f64, f64)| if p > missing { log(p - missing) - log_q } else { 0.0 };
-        let best = self.thresholds.iter().map(reached).fold(0.0, f64::max);
+        // P - e^eps Q > delta holds for every eps below log((P - delta)/Q).
+        let reached = |p: f64, log_q: f64| if p > delta { log(p - delta) - log_q } else { 0.0 };
         // Taken down once more, by more than the quotients behind the pairs were rounded up.
-        (best * (1.0 - 1e-12) - 1e-13).max(0.0)
+        (self.best(reached) * (1.0 - 1e-12) - 1e-13).max(0.0)
+    }
+
+    /// The largest value, at least zero, over a choice of thresholds, of a function of the P-probability of the test,
+    /// rounded down, and the log of its Q-probability, rounded up. Any choice is sound.
+    fn best(&self, value: impl Fn(f64, f64) -> f64) -> f64 {
+        let at = |j: usize| {
+            let log_q = log_add(log_add(self.under_q.log_at_most(j), self.log_beyond), self.log_decisive_q);
+            let p = self.under_p.at_least(j, &self.wrapped) + self.decisive_p;
+            let value = value(p, log_q);
+            // An overflow is not a bound; zero is.
+            if value > 0.0 && value.is_finite() && log_q < 1.0 { value } else { 0.0 }
+        };
+        let (first, last) = (self.useful.start, self.useful.end - 1);
+        let mut step = ((last - first) / LOOKS).max(1);
+        let (mut best, mut place) = (0.0, first);
+        let look = |j: usize, best: &mut f64, place: &mut usize| {
+            let value = at(j);
+            if value > *best {
+                (*best, *place) = (value, j);
+            }
+        };
+        for j in (first..=last).step_by(step) {
+            look(j, &mut best, &mut place);
+        }
+        while step > 1 {
+            step = step.div_ceil(2);
+            let centre = place;
+            look(centre.saturating_sub(step).max(first), &mut best, &mut place);
+            look((centre + step).min(last), &mut best, &mut place);
+            if step == 2 {
+                step = 1;
+            }
+        }
+        best
+    }
+}
+
+/// How many thresholds are tried before the best one is looked for more closely.
+const LOOKS: usize = 48;
+
+/// The tails of the statistic under one law, whose masses were lifted by e^{lift loss}.
+struct AtLeast {
+    tails: TailSums,
+    /// What undoes the tilt and the lift.
+    rate: f64,
+    spacing: f64,
+    start: i64,
+    log_scale: f64,
+    weight_error: f64,
+}
+
+impl AtLeast {
+    fn new(factors: &[Factor], plan: &Plan, lift: f64, start: i64, fft: &Rc<RealFft>) -> Self {
+        let (rate, spacing) = (plan.theta + lift, plan.spacing);
+        let Composed { masses, log_scale, weight_error } = compose(factors, spacing, plan.theta, start, fft);
+        AtLeast { tails: masses.tails(rate, spacing), rate, spacing, start, log_scale, weight_error }
+    }
+
+    fn threshold(&self, j: usize) -> f64 {
+        (self.start + j as i64) as f64 * self.spacing
+    }
+
+    fn slack(&self, exponent: f64) -> f64 {
+        self.weight_error + 8.0 * UNIT_ROUNDOFF * (1.0 + self.log_scale.abs() + exponent.abs())
+    }
+
+    /// A lower bound on the probability that the statistic is at least the j-th threshold of the window.
+    fn at_least(&self, j: usize, wrapped: &Wrapped) -> f64 {
+        let exponent = self.rate * self.threshold(j);
+        let sum = self.tails.at(j) * (1.0 - self.tails.sum_error) - self.tails.round_off;
+        let inside = sum * exp(self.log_scale - exponent - self.slack(exponent));
+        let bound = inside - wrapped.bound(self.threshold(j));
+        if bound > 0.0 && bound <= 1.0 { bound } else { 0.0 }
+    }
+
+    /// An upper bound on the logarithm of that probability, without what lies beyond the window.
+    fn log_at_most(&self, j: usize) -> f64 {
+        let exponent = self.rate * self.threshold(j);
+        let sum = self.tails.at(j).max(0.0) * (1.0 + self.tails.sum_error) + self.tails.round_off;
+        self.log_scale - exponent + log(sum) + self.slack(exponent)
     }
 }
 
@@ -65,8 +162,11 @@ struct Side {
 impl Side {
     /// Cell masses, moved by their error in the direction of `sign`.
     fn new(lattices: &[(Lattice, u64)], mass: fn(&Cell) -> f64, sign: f64) -> Self {
-        let moved =
-            |cell: &Cell| (cell.index, mass(cell) * (1.0 + sign * (cell.error + 4.0 * UNIT_ROUNDOFF)));
+        // What is too small for a double is something when it is rounded up, and nothing when down.
+        let smallest = if sign > 0.0 { f64::MIN_POSITIVE } else { 0.0 };
+        let moved = |cell: &Cell| {
+            (cell.index, mass(cell) * (1.0 + sign * (cell.error + 4.0 * UNIT_ROUNDOFF)) + smallest)
+        };
         let law = |lattice: &Lattice| merged(lattice.cells.iter().map(moved).collect());
         Side { laws: lattices.iter().map(|(lattice, count)| (law(lattice), *count)).collect() }
     }
@@ -84,66 +184,15 @@ impl Side {
         }
         total
     }
-
-    /// Lower bounds on the probability that the statistic is at least each threshold of the window.
-    fn at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, method: Method) -> Vec<f64> {
-        let factors = self.factors();
-        let composed = compose(&factors, plan.spacing, plan.theta, start, method);
-        let wrapped = Wrapped::new(&factors, plan, start);
-        let sums = suffix_sums(&composed, -1.0);
-        let bounds = useful.map(|j| {
-            let threshold = (start + j as i64) as f64 * plan.spacing;
-            let exponent = plan.theta * threshold;
-            let slack = composed.weight_error
-                + 4.0 * UNIT_ROUNDOFF * (1.0 + composed.log_scale.abs() + exponent.abs());
-            sums[j] * exp(composed.log_scale - exponent - slack) - wrapped.bound(threshold)
-        });
-        // An overflow is not a bound; zero is.
-        bounds.map(|bound| if bound > 0.0 && bound <= 1.0 { bound } else { 0.0 }).collect()
-    }
-
-    /// Upper bounds on the logarithms of the same probabilities.
-    fn log_at_least(&self, plan: &Plan, start: i64, useful: Range<usize>, method: Method) -> Vec<f64> {
-        let factors = self.factors();
-        let theta = plan.theta + 1.0;
-        let composed = compose(&factors, plan.spacing, theta, start, method);
-        let top = (start + plan.len as i64) as f64 * plan.spacing;
-        let log_beyond = log_chernoff(&factors, plan.spacing, plan.outer_tilts.top + 1.0, top);
-        let sums = suffix_sums(&composed, 1.0);
-        let logs = useful.map(|j| {
-            let exponent = theta * ((start + j as i64) as f64 * plan.spacing);
-            let slack = composed.weight_error
-                + 8.0 * UNIT_ROUNDOFF * (1.0 + composed.log_scale.abs() + exponent.abs());
-            let log_inside = composed.log_scale - exponent;
-            // log(sum e^x + e^b) = x + log(sum + e^{b-x})
-            log_inside + log(sums[j] + exp((log_beyond - log_inside).min(700.0))) + slack
-        });
-        // An overflow is not a bound; an infinite probability is.
-        logs.map(|bound| if bound.is_nan() { f64::INFINITY } else { bound }).collect()
-    }
-}
-
-/// sum_{i>=j} (r_i + sign error) e^{-theta (i-j) h}, itself moved by its round-off in the direction of `sign`.
-fn suffix_sums(composed: &Composed, sign: f64) -> Vec<f64> {
-    let len = composed.tilted.len();
-    let decay = exp(-composed.theta * composed.spacing);
-    let relative = UNIT_ROUNDOFF * (4.0 * len as f64 + 16.0);
-    let mut sums = vec![0.0; len];
-    let (mut sum, mut size) = (0.0, 0.0);
-    for j in (0..len).rev() {
-        let mass = composed.tilted[j] + sign * composed.entry_error;
-        sum = mass + decay * sum;
-        size = mass.abs() + decay * size;
-        sums[j] = sum + sign * relative * size;
-    }
-    sums
 }
 
 /// What the cycle puts into the wrong place: entry J of the window also holds the tilted masses at J + mN for m = 1, 2,
 /// .. and at J - mN. After the tilt is undone, a sum from threshold J on contains too much by at most
 ///
 /// - sum_m e^{theta m N h} P(S >= J + mN) <= e^{K(t) - t J h} x/(1-x), x = e^{-(t-theta) N h}, for any t > theta (Chernoff),
-/// - e^{-theta N h} P(S < start), because the blocks below the window are disjoint.
+/// - sum_m e^{-theta m N h} P(start - mN <= S < start - (m-1)N), which is at most e^{K(t) - t b} x/(1-x) with
+///   x = e^{-(theta-t) N h} for any 0 < t < theta, where b is the window's first loss; e^{K(t) - t b - theta N h}/(1-x) for any
+///   t < 0; and e^{-theta N h}, because the blocks are disjoint.
 struct Wrapped {
     log_above: f64,
     tilt_above: f64,
@@ -158,14 +207,20 @@ impl Wrapped {
         // K(t) - t N h + theta N h - log(1 - x)
         let log_first = log_chernoff(factors, plan.spacing, tilt_above, length) + theta * length;
         let log_geometric = log(-expm1(-(tilt_above - theta) * length));
-        // P(S < bottom) <= 1 needs no tilt.
-        let log_below =
-            log_chernoff(factors, plan.spacing, plan.outer_tilts.bottom.min(0.0), bottom).min(0.0);
-        Wrapped { log_above: log_first - log_geometric, tilt_above, log_below: log_below - theta * length }
+        let below = |tilt: f64| {
+            let once = (theta - tilt.max(0.0)) * length;
+            let log_rest = log(-expm1(-(theta - tilt) * length));
+            log_chernoff(factors, plan.spacing, tilt, bottom) - once - log_rest
+        };
+        // Where the window ends with the losses the plan's tilt may be far too large for the grid.
+        let tilts = [plan.outer_tilts.bottom, -1.0 / plan.spacing, -0.25 / plan.spacing];
+        let log_below = tilts.map(below).into_iter().fold(-theta * length, f64::min);
+        Wrapped { log_above: log_first - log_geometric, tilt_above, log_below }
     }
 
     /// NaN where the tilt does not exceed theta; the caller then has no bound.
     fn bound(&self, threshold: f64) -> f64 {
-        (exp(self.log_above - self.tilt_above * threshold) + exp(self.log_below)) * (1.0 + 1e-9)
+        // With what is too small for a double, over at most 2^50 releases.
+        (exp(self.log_above - self.tilt_above * threshold) + exp(self.log_below)) * (1.0 + 1e-9) + 1e-285
     }
 }

@@ -15,7 +15,7 @@
 //! which is zero at z(eps): every hockey-stick divergence is a sum of positive terms, without cancellation.
 
 use super::fft::UNIT_ROUNDOFF;
-use crate::special::{mills_difference, mills_ratio, normal_cdf, normal_density};
+use crate::special::{log_normal_cdf, mills_difference, mills_ratio, normal_cdf, normal_density};
 use libm::{asinh, exp, expm1, log, log1p, sinh};
 
 /// One of the two kinds of pairs.
@@ -96,7 +96,10 @@ impl Mixture {
     /// d loss / d(kz) at z: the posterior probability of the shifted component, summed over both sides.
     fn slope(&self, z: f64) -> f64 {
         let half_square = 0.5 * self.shift * self.shift;
-        let posterior = |y: f64| self.rate / (self.rate + (1.0 - self.rate) * exp(-y));
+        let posterior = |y: f64| {
+            // exp may overflow; times zero it must not become NaN.
+            if self.rate == 1.0 { 1.0 } else { self.rate / (self.rate + (1.0 - self.rate) * exp(-y)) }
+        };
         let forward = posterior(self.shift * z - half_square);
         if self.two_sided { forward + posterior(-self.shift * z - half_square) } else { forward }
     }
@@ -157,14 +160,18 @@ impl Mixture {
         exp(eps) * q * normal_density(z - k) * mills_difference(-z, k - z)
     }
 
-    /// P-mass and Q-mass of the half-line [z, inf), each divided into what a loss of eps explains and the excess:
-    /// (P - e^eps Q, Q), with eps at most the loss at z.
-    pub fn upper_tail(&self, z: f64) -> (f64, f64) {
-        let (q, k) = (self.rate, self.shift);
-        let excess = if self.two_sided { self.delta(self.loss(z)) } else { q * tail_gap(z, k) };
-        let q_mass =
-            if self.two_sided { (1.0 - q) * normal_cdf(-z) + q * normal_cdf(-z - k) } else { normal_cdf(-z) };
-        (excess, q_mass)
+    /// P - e^eps Q of the half-line [z, inf), eps the loss at z.
+    pub fn upper_excess(&self, z: f64) -> f64 {
+        if self.two_sided { self.delta(self.loss(z)) } else { self.rate * tail_gap(z, self.shift) }
+    }
+
+    /// e^eps times the Q-mass of the half-line [z, inf), also where that mass is below every double.
+    pub fn lifted_q_tail(&self, z: f64, eps: f64) -> f64 {
+        let centre = exp(eps + log_normal_cdf(-z));
+        if !self.two_sided {
+            return centre;
+        }
+        (1.0 - self.rate) * centre + self.rate * exp(eps + log_normal_cdf(-z - self.shift))
     }
 
     /// P-mass and Q-mass of the half-line (-inf, z].
@@ -284,9 +291,9 @@ mod tests {
     fn tails_add_up() {
         for pair in cases() {
             for z in [-3.0, 0.0, 0.5, 2.0] {
-                let (excess, q_above) = pair.upper_tail(z);
+                let lifted = pair.lifted_q_tail(z, pair.loss(z));
                 let (p_below, q_below) = pair.lower_tail(z);
-                let p_above = excess + exp(pair.loss(z)) * q_above;
+                let (p_above, q_above) = (pair.upper_excess(z) + lifted, lifted * exp(-pair.loss(z)));
                 assert!((p_above + p_below - 1.0).abs() < 1e-12, "{pair:?} {z}");
                 assert!((q_above + q_below - 1.0).abs() < 1e-12, "{pair:?} {z}");
             }

@@ -53,6 +53,14 @@ impl Pair {
         }
     }
 
+    /// Whether the pair's losses are worth a grid: beyond, epsilon is in the tens of thousands.
+    pub fn fits_a_grid(&self) -> bool {
+        match self {
+            Pair::Mixture(mixture) | Pair::FixedSize(mixture) => mixture.shift <= 200.0,
+            Pair::Laplace(_) | Pair::RandomizedResponse { .. } | Pair::Curve(_) => true,
+        }
+    }
+
     /// The largest finite loss, where it is bounded.
     pub fn largest_loss(&self, direction: Direction) -> f64 {
         match self {
@@ -128,18 +136,38 @@ impl Pair {
         }
     }
 
-    /// The pair on a grid; what is cut off has at most `tail_mass` on either side and is charged.
-    pub fn lattice(&self, direction: Direction, spacing: f64, tail_mass: f64, widths: &Widths) -> Lattice {
+    /// Whether the probabilities of large losses have a closed form under both laws, in this direction.
+    pub fn has_exact_tail(&self, direction: Direction) -> bool {
+        match self {
+            Pair::Mixture(_) => direction == Direction::Forward || self.is_symmetric(),
+            Pair::FixedSize(_) => true,
+            Pair::Laplace(_) | Pair::RandomizedResponse { .. } | Pair::Curve(_) => false,
+        }
+    }
+
+    /// The pair on a grid; what is cut off has at most `tail_mass` on either side and is charged. Losses from the index
+    /// `decisive` on are kept apart where their probabilities have a closed form.
+    pub fn lattice(
+        &self,
+        direction: Direction,
+        spacing: f64,
+        tail_mass: f64,
+        decisive: i64,
+        widths: &Widths,
+    ) -> Lattice {
+        let decisive = if self.has_exact_tail(direction) { decisive } else { i64::MAX };
         let lattice = match self {
-            Pair::Mixture(mixture) => mixture_lattice::mixture(mixture, spacing, tail_mass, widths),
-            Pair::FixedSize(mixture) => mixture_lattice::fixed_size(mixture, spacing, tail_mass, widths),
+            Pair::Mixture(mixture) => mixture_lattice::mixture(mixture, spacing, tail_mass, decisive, widths),
+            Pair::FixedSize(mixture) => {
+                mixture_lattice::fixed_size(mixture, spacing, tail_mass, decisive, widths)
+            }
             Pair::Laplace(ratio) => lattice::laplace(*ratio, spacing),
             Pair::RandomizedResponse { eps, delta } => lattice::randomized_response(*eps, *delta, spacing),
             Pair::Curve(curve) => curve.lattice(spacing, tail_mass),
         };
         match direction {
-            Direction::Forward => lattice,
-            Direction::Reversed => lattice.reversed(),
+            Direction::Reversed if !self.is_symmetric() => lattice.reversed(),
+            _ => lattice,
         }
     }
 

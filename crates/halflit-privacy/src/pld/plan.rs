@@ -4,31 +4,38 @@
 //! At the saddle point K'(theta) = eps the tilted loss is centred on eps, and
 //! delta(eps) ~ e^{K - theta eps} [R(theta sigma) - R((theta+1) sigma)]/sqrt(2 pi), R the Mills ratio.
 
+use super::lattice::WIDEST;
+use super::law::{Law, log_delta_at_saddle, log_hockey_stick};
 use super::mixture_lattice::Widths;
 use super::pair::{Direction, Pair};
-use super::sketch::{Cumulant, Sketch};
-use crate::special::{log_normal_cdf, mills_difference, mills_ratio};
+use super::sketch::{Point, Sketch, cut_above, range, tilted_tails};
+use crate::special::log_normal_cdf;
 use libm::{exp, exp2, log, sqrt};
 
 /// The longest transform; beyond it the grid gets coarser and the interval wider.
-pub const LONGEST: usize = 1 << 19;
-/// The longest window that is composed without a transform.
-pub const LONGEST_DIRECT: usize = 1 << 11;
+pub const LONGEST: usize = 1 << 18;
+/// The longest transform before the slope of the curve is known.
+const LONGEST_LOOK: usize = 1 << 14;
 const SHORTEST: usize = 1 << 8;
-/// The widest cell of losses, far from where they matter.
-const WIDEST: f64 = 16.0;
-/// How small the mass outside the window is, relative to delta (natural log).
-const LOG_OUTSIDE: f64 = -16.0;
+/// Steps of the window that are kept free: the law on the grid reaches a little further than the losses.
+const FREE: usize = 48;
+/// How small everything left out is, relative to delta (natural log).
+const LOG_OUTSIDE: f64 = -14.0;
+/// How much larger than delta the Chernoff bound at the tilt may be (natural log) before the round-off of one release is
+/// in the way; n releases have n times as much.
+const LOG_ROOM: f64 = 28.0;
+/// The smallest log delta that is told apart from zero.
+const LOG_SMALLEST: f64 = -690.0;
 
-/// The question asked of a composition.
+/// A point of the curve, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    /// delta at this epsilon.
-    Epsilon(f64),
-    /// epsilon at this delta.
-    Delta(f64),
-    /// Either, where the answer is already known roughly: (epsilon, delta).
-    Both(f64, f64),
+pub struct Place {
+    /// Its epsilon.
+    pub epsilon: f64,
+    /// log delta there.
+    pub log_delta: f64,
+    /// -d log delta/d epsilon there, if it was computed.
+    pub slope: Option<f64>,
 }
 
 /// Sketches of the composed parts in one direction.
@@ -36,8 +43,16 @@ pub struct Composition<'a> {
     parts: Vec<(Sketch, f64)>,
     pairs: &'a [(Pair, u64)],
     direction: Direction,
-    /// The relative error of epsilon that the grid may cause.
-    tolerance: f64,
+    tolerance: Tolerance,
+}
+
+/// What the grid may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// The relative error of epsilon that it may cause.
+    pub epsilon: f64,
+    /// The relative error of delta that it may cause.
+    pub delta: f64,
 }
 
 /// Where to compute.
@@ -55,12 +70,10 @@ pub struct Plan {
     pub start: i64,
     /// P-mass that each part may cut off.
     pub tail_mass: f64,
-    /// The epsilon around which the window was laid.
-    pub epsilon: f64,
-    /// The log delta for which the window was laid.
-    pub log_delta: f64,
-    /// Whether to compose by sums of products instead of transforms: slow, and free of absolute round-off.
-    pub is_direct: bool,
+    /// Single losses from this index on are so far above epsilon that they decide alone; they stay off the grid.
+    pub decisive: i64,
+    /// The point of the curve for which this was laid out.
+    pub place: Place,
     /// Cell widths for each part.
     pub widths: Vec<Widths>,
 }
@@ -74,6 +87,8 @@ pub struct OuterTilts {
     pub bottom: f64,
     /// A whole window's length above epsilon: what wraps around onto epsilon.
     pub wrap: f64,
+    /// Far below zero: what could bring a decisive loss down again.
+    pub down: f64,
 }
 
 /// A window for one choice of the tilt.
@@ -83,11 +98,19 @@ struct Window {
     bottom: f64,
     top: f64,
     bottom_tilt: f64,
+    /// Whether the window ends where the losses do.
+    is_whole: bool,
+}
+
+impl Window {
+    fn width(&self) -> f64 {
+        self.top - self.bottom
+    }
 }
 
 impl<'a> Composition<'a> {
     /// Sketches every part.
-    pub fn new(pairs: &'a [(Pair, u64)], direction: Direction, tolerance: f64) -> Self {
+    pub fn new(pairs: &'a [(Pair, u64)], direction: Direction, tolerance: Tolerance) -> Self {
         let parts = pairs.iter().map(|(pair, count)| (pair.sketch(direction), *count as f64)).collect();
         Composition { parts, pairs, direction, tolerance }
     }
@@ -102,195 +125,175 @@ impl<'a> Composition<'a> {
         self.direction
     }
 
-    /// Whether sums of products stay accurate over this many copies.
-    pub fn allows_direct(&self) -> bool {
-        self.pairs.iter().all(|(_, count)| *count <= 1 << 20)
+    fn steps(&self) -> f64 {
+        self.parts.iter().map(|part| part.1).sum()
     }
 
-    /// K and its derivatives at theta.
-    fn cumulant(&self, theta: f64) -> Cumulant {
-        let mut total = Cumulant { value: 0.0, mean: 0.0, variance: 0.0 };
-        for (sketch, count) in &self.parts {
-            let part = sketch.cumulant(theta);
-            total.value += count * part.value;
-            total.mean += count * part.mean;
-            total.variance += count * part.variance;
-        }
-        total
+    /// What decides a delta of this size.
+    fn law(&self, log_delta: f64) -> Law {
+        let tail_mass = exp(log_delta + LOG_OUTSIDE) / self.steps();
+        Law { parts: self.parts.iter().map(|(sketch, count)| (sketch.within(tail_mass), *count)).collect() }
     }
 
-    /// From `start` on in the direction of `sign`, the first tilt at which a decreasing function reaches zero; the end
-    /// of the useful range if it never does. Accurate to one part in a thousand, which is enough for planning.
-    fn solve_tilt(&self, start: f64, sign: f64, height: impl Fn(f64, Cumulant) -> f64) -> f64 {
-        let at_start = self.cumulant(start);
-        let mut low = (start, height(start, at_start));
-        if low.1 <= 0.0 {
-            return start;
-        }
-        let mut step = 0.5 / sqrt(at_start.variance.max(1e-300));
-        let mut high = loop {
-            let tilt = low.0 + sign * step;
-            let cumulant = self.cumulant(tilt);
-            let value = height(tilt, cumulant);
-            if value <= 0.0 {
-                break (tilt, value);
-            }
-            // Tilted so far that the loss sits at the end of its range: nothing more to gain.
-            if cumulant.variance * tilt * tilt < 1e-9 || !tilt.is_finite() {
-                return tilt;
-            }
-            (low, step) = ((tilt, value), 2.0 * step);
-        };
-        // Regula falsi with the Illinois weight: keeps the bracket, converges fast on smooth functions.
-        for _ in 0..60 {
-            if (high.0 - low.0).abs() <= 1e-3 * high.0.abs().max(low.0.abs()) {
+    /// The epsilon of a delta, by the saddle-point approximation.
+    pub fn place_of_delta(&self, delta: f64) -> Place {
+        let log_delta = log(delta).max(LOG_SMALLEST);
+        let law = self.law(log_delta);
+        let saddle = law.solve_tilt(0.0, 1.0, |theta, cumulant| {
+            // A negative epsilon is never asked for.
+            (log_delta_at_saddle(theta, cumulant) - log_delta).max(-cumulant.mean)
+        });
+        let cumulant = law.cumulant(saddle);
+        // Where rare large losses take over the mean jumps; the Chernoff bound does not.
+        let chernoff = (cumulant.value - log_delta) / saddle;
+        let epsilon = if chernoff < cumulant.mean { chernoff } else { cumulant.mean };
+        Place { epsilon: epsilon.max(0.0), log_delta, slope: None }
+    }
+
+    /// The delta of an epsilon, likewise. What is left out depends on delta: found by repetition.
+    pub fn place_of_epsilon(&self, epsilon: f64) -> Place {
+        let mut log_delta = -40.0;
+        for _ in 0..6 {
+            let law = self.law(log_delta);
+            let theta = law.tilt_to(epsilon, 0.0, 1.0);
+            let cumulant = law.cumulant(theta);
+            let found = if theta == 0.0 {
+                // Most outcomes have a larger loss: a normal law without tilt.
+                log_normal_cdf((cumulant.mean - epsilon) / sqrt(cumulant.variance.max(1e-300)))
+            } else {
+                cumulant.value - theta * epsilon + log_hockey_stick(theta, cumulant)
+            };
+            let found = found.clamp(LOG_SMALLEST, 0.0);
+            let is_settled = (found - log_delta).abs() < 0.5;
+            log_delta = found;
+            if is_settled {
                 break;
             }
-            let tilt = (low.0 * high.1 - high.0 * low.1) / (high.1 - low.1);
-            let value = height(tilt, self.cumulant(tilt));
-            if value.abs() <= 1e-3 {
-                return tilt;
-            }
-            if value <= 0.0 {
-                high = (tilt, value);
-                low.1 *= 0.5;
-            } else {
-                low = (tilt, value);
-                high.1 *= 0.5;
-            }
         }
-        high.0
+        Place { epsilon, log_delta, slope: None }
     }
 
-    /// The saddle-point approximation to log delta(eps); for starting values only.
-    pub fn approximate_log_delta(&self, eps: f64) -> f64 {
-        let theta = self.solve_tilt(0.0, 1.0, |_, cumulant| eps - cumulant.mean);
-        let cumulant = self.cumulant(theta);
-        if theta == 0.0 {
-            // Most outcomes have a larger loss: a normal law without tilt.
-            return log_normal_cdf((cumulant.mean - eps) / sqrt(cumulant.variance.max(1e-300)));
+    /// Tilt, window and grid for a place; `refinement` halves the grid step that many times.
+    pub fn plan(&self, place: Place, refinement: u32) -> Plan {
+        let place = Place { log_delta: place.log_delta.max(LOG_SMALLEST), ..place };
+        let Place { epsilon, log_delta, slope } = place;
+        let limit = log_delta + LOG_OUTSIDE;
+        let mut law = self.law(log_delta);
+        let (decisive, down) = law.decisive(epsilon);
+        for ((points, _), (pair, _)) in law.parts.iter_mut().zip(self.pairs) {
+            if pair.has_exact_tail(self.direction) {
+                cut_above(points, decisive);
+            }
         }
-        cumulant.value - theta * eps + log_hockey_stick(theta, cumulant)
-    }
 
-    /// Tilt, window and grid for a question; `refinement` halves the grid step that many times. A direct plan is short.
-    pub fn plan(&self, target: Target, refinement: u32, is_direct: bool) -> Plan {
-        let longest = if is_direct { LONGEST_DIRECT } else { LONGEST };
-        let saddle = match target {
-            Target::Epsilon(eps) | Target::Both(eps, _) => {
-                self.solve_tilt(0.0, 1.0, |_, cumulant| eps - cumulant.mean)
-            }
-            Target::Delta(delta) => {
-                let log_target = log(delta.max(1e-300));
-                self.solve_tilt(0.0, 1.0, |theta, cumulant| {
-                    let log_delta =
-                        cumulant.value - theta * cumulant.mean + log_hockey_stick(theta, cumulant);
-                    // A negative epsilon is never asked for.
-                    (log_delta - log_target).max(-cumulant.mean)
-                })
-            }
-        };
-        let centre = self.cumulant(saddle);
-        let epsilon = match target {
-            Target::Epsilon(eps) | Target::Both(eps, _) => eps,
-            Target::Delta(_) => centre.mean.max(0.0),
-        };
-        let log_delta = match target {
-            Target::Both(_, delta) => log(delta.max(1e-300)),
-            _ => centre.value - saddle * centre.mean + log_hockey_stick(saddle, centre),
-        };
-        let top_limit = log_delta + LOG_OUTSIDE;
+        // Beyond the cap the bound at epsilon gains nothing: delta itself is about e^{-saddle (epsilon - mean)/2}.
+        let cap = 4.0 * (5.0 - log_delta) / (epsilon - law.cumulant(0.0).mean).max(1e-300);
+        let saddle = law.tilt_to(epsilon, 0.0, 1.0).min(cap);
         let top_tilt =
-            self.solve_tilt(saddle, 1.0, |tilt, cumulant| cumulant.value - tilt * cumulant.mean - top_limit);
-        let window = self.window(saddle, epsilon, log_delta, self.cumulant(top_tilt).mean);
+            law.solve_tilt(0.0, 1.0, |tilt, cumulant| cumulant.value - tilt * cumulant.mean - limit);
+        let top = law.cumulant(top_tilt).mean;
+        let window = self.window(&law, saddle, place, top);
+        let theta = window.theta;
 
-        let steps: f64 = self.parts.iter().map(|part| part.1).sum();
-        let spacing =
-            self.spacing(saddle, epsilon, centre.variance, steps) / f64::from(1u32 << refinement.min(20));
+        let spacing = match slope {
+            // Where what was left out dominates, the slope says nothing.
+            Some(slope) if slope > 0.05 * saddle => self.spacing(slope.min(cap), epsilon),
+            // Near the centre of a normal law the slope is about 1.25/sigma, and the tilt is zero.
+            _ => self.spacing(saddle + 1.25 / sqrt(law.cumulant(theta).variance), epsilon),
+        };
+        let spacing = spacing / f64::from(1u32 << refinement.min(20));
         // No finer than 2^-28 of the losses of one part, so that grid points are exact, nor than 2^-50 of the total.
-        let range = |(low, high): (f64, f64)| high - low;
-        let single = self.parts.iter().map(|(sketch, _)| range(sketch.range())).fold(0.0, f64::max);
+        let single = law
+            .parts
+            .iter()
+            .map(|(points, _)| range(points))
+            .fold(0.0f64, |largest, (low, high)| largest.max(high - low));
         let total = window.top.abs().max(window.bottom.abs()).max(epsilon);
         let spacing = spacing.max(single * exp2(-28.0)).max(total * exp2(-50.0));
-        let width = (window.top - window.bottom).max(spacing * (SHORTEST - 4) as f64);
-        let len = (width / (1.15 * spacing)).ceil().min(longest as f64) as usize;
+        // Moved to grid points, n losses together reach beyond their common end by about sqrt(n)/2 steps.
+        let free = FREE + if window.is_whole { (8.0 * sqrt(self.steps())).min(16384.0) as usize } else { 0 };
+        let width = window.width().max(spacing * (SHORTEST - FREE) as f64);
+        // The first look at a curve only has to find the place, unless the place is known: close to a normal law the
+        // saddle point is good to a part in a thousand.
+        let is_found = place.slope.is_some() || law.skewness(saddle) < 0.1;
+        let longest = if is_found { LONGEST } else { LONGEST_LOOK };
+        let len = (width / (1.3 * spacing)).ceil().min(longest as f64) as usize + free;
         let len = len.next_power_of_two().clamp(SHORTEST, longest);
-        // Four steps are kept free for rounding at the ends.
-        let spacing = self.align(round_up(width / (len - 4) as f64));
-        let theta = window.theta;
-        let wrap = self.wrap_tilt(theta, epsilon + len as f64 * spacing);
+        let spacing = self.align(round_up(width / len.saturating_sub(free).max(len / 2) as f64));
+        let wrap = law.tilt_to(epsilon + len as f64 * spacing, theta, 1.0);
         // The tilted mass that decides: delta = e^{K - theta eps} times it.
-        let log_share = (log_delta - (self.cumulant(theta).value - theta * epsilon)).min(0.0);
+        let log_share = (log_delta - (law.cumulant(theta).value - theta * epsilon)).min(0.0);
         Plan {
             theta,
-            outer_tilts: OuterTilts { top: top_tilt, bottom: window.bottom_tilt, wrap },
+            outer_tilts: OuterTilts { top: top_tilt, bottom: window.bottom_tilt, wrap, down },
             spacing,
             len,
-            start: (window.bottom / spacing).floor() as i64 - 1,
-            tail_mass: (1e-9 * exp(log_delta.clamp(-600.0, 0.0)) / steps).max(1e-290),
-            epsilon,
-            log_delta,
-            is_direct,
-            widths: self.widths(theta, spacing, log_share),
+            start: (window.bottom / spacing).floor() as i64 - free as i64 / 2,
+            tail_mass: (exp(limit) / self.steps()).max(1e-290),
+            decisive: (decisive / spacing).ceil() as i64 + 2,
+            place,
+            widths: self.widths(&law, theta, (down, top_tilt), spacing, log_share),
         }
     }
 
-    /// The shortest window: beyond its top lies e^LOG_OUTSIDE of delta, below its bottom as much under the tilted law,
-    /// and what wraps around onto epsilon is as small.
-    ///
-    /// Rare large losses can make the saddle-point tilt carry a second heap of mass far above epsilon; a smaller tilt
-    /// leaves it where it is and costs little accuracy.
-    fn window(&self, saddle: f64, epsilon: f64, log_delta: f64, top_mean: f64) -> Window {
-        let mut best: Option<Window> = None;
-        for share in [1.0, 0.85, 0.7, 0.5] {
-            let (window, extended) = self.window_at(share * saddle, epsilon, log_delta, top_mean);
-            if best.is_none_or(|other| window.top - window.bottom < other.top - other.bottom) {
-                best = Some(window);
-            }
-            if !extended {
-                break;
+    /// The shortest window over a few tilts around the saddle point, where round-off is not in the way.
+    fn window(&self, law: &Law, saddle: f64, place: Place, top: f64) -> Window {
+        let room = LOG_ROOM - log(self.steps());
+        // Round-off is magnified by how far the Chernoff bound of the tilt is above delta.
+        let burden = |theta: f64| {
+            let log_bound = law.cumulant(theta).value - theta * place.epsilon;
+            1.0 + exp(log_bound - place.log_delta - room)
+        };
+        let mut best = self.window_at(law, saddle, place, top);
+        let mut cost = burden(saddle) * best.width();
+        for share in [1.3, 0.85, 0.7, 0.5, 0.3, 0.1] {
+            let (theta, shortest) = (share * saddle, (top - place.epsilon).max(0.0));
+            // No window is shorter than from epsilon to the top.
+            if saddle > 0.0 && burden(theta) * shortest < cost {
+                let window = self.window_at(law, theta, place, top);
+                let other = burden(theta) * window.width();
+                if other < cost {
+                    (best, cost) = (window, other);
+                }
             }
         }
-        best.expect("the first share always gives a window")
+        best
     }
 
-    fn window_at(&self, theta: f64, epsilon: f64, log_delta: f64, top_mean: f64) -> (Window, bool) {
-        let centre = self.cumulant(theta);
-        let margin = 0.25 * sqrt(centre.variance);
-        let (smallest, largest) = self.total_range();
-        let mut top = (top_mean.max(epsilon) + margin).min(largest.max(epsilon));
-        // The tilted probability that decides: delta = e^{K - theta eps} times it.
-        let bottom_limit = log_delta - (centre.value - theta * epsilon) + LOG_OUTSIDE;
-        let bottom_tilt = self.solve_tilt(theta, -1.0, |tilt, cumulant| {
-            cumulant.value - centre.value + (theta - tilt) * cumulant.mean - bottom_limit
-        });
-        let bottom = (self.cumulant(bottom_tilt).mean.min(epsilon) - margin).max(smallest.min(epsilon));
-        let mut extended = false;
-        for _ in 0..12 {
+    /// Beyond the top lies e^LOG_OUTSIDE of delta; what wraps around onto epsilon and above, from either side, is as
+    /// small.
+    fn window_at(&self, law: &Law, theta: f64, place: Place, top: f64) -> Window {
+        let Place { epsilon, log_delta, .. } = place;
+        let limit = log_delta + LOG_OUTSIDE;
+        let margin = 0.05 * sqrt(law.cumulant(theta).variance);
+        let (smallest, largest) = self.total_range(law);
+        let mut top = (top.max(epsilon) + margin).min(largest.max(epsilon));
+        let (bottom_tilt, bottom) = law.bottom(top, theta, limit);
+        let bottom = (bottom.min(epsilon) - margin).max(smallest.min(epsilon));
+        for _ in 0..30 {
             let place = epsilon + top - bottom;
-            let tilt = self.wrap_tilt(theta, place);
+            let tilt = law.tilt_to(place, theta, 1.0);
             // What lies a window's length above epsilon comes down onto it, magnified by e^{theta length}.
-            let log_wrapped = self.cumulant(tilt).value - tilt * place + theta * (top - bottom);
-            if log_wrapped <= log_delta + LOG_OUTSIDE || top >= largest {
+            let log_wrapped = law.cumulant(tilt).value - tilt * place + theta * (top - bottom);
+            if log_wrapped <= limit || top >= largest {
                 break;
             }
-            extended = true;
-            top += 0.2 * (top - bottom);
+            top += 0.15 * (top - bottom);
         }
-        (Window { theta, bottom, top, bottom_tilt }, extended)
+        Window { theta, bottom, top, bottom_tilt, is_whole: bottom <= smallest || top >= largest }
     }
 
-    fn wrap_tilt(&self, theta: f64, place: f64) -> f64 {
-        self.solve_tilt(theta, 1.0, |_, cumulant| place - cumulant.mean)
-    }
-
-    /// The grid step at which connect-the-dots moves log delta by `tolerance` times what epsilon is worth.
+    /// The grid step at which connect-the-dots moves log delta by as much as is tolerated.
     ///
-    /// Each step adds variance h^2/6 in the mean; log delta moves by theta (theta+1)/2 per unit of variance.
-    fn spacing(&self, theta: f64, epsilon: f64, variance: f64, steps: f64) -> f64 {
-        let worth = (theta * epsilon).max(1.0);
-        let sensitivity = 0.5 * theta * (theta + 1.0) + 0.5 / variance.max(1e-300);
-        sqrt(6.0 * self.tolerance * worth / (sensitivity * steps))
+    /// Each release adds variance h^2/6 in the mean; log delta moves by slope (slope+1)/2 per unit of variance.
+    fn spacing(&self, slope: f64, epsilon: f64) -> f64 {
+        let allowed = (self.tolerance.epsilon * (slope * epsilon).max(0.3)).min(self.tolerance.delta);
+        sqrt(12.0 * allowed / (slope * (slope + 1.0) * self.steps()))
+    }
+
+    /// By how much a plan's grid is coarser than a place asks for.
+    pub fn coarseness(&self, plan: &Plan, place: Place) -> f64 {
+        place.slope.map_or(1.0, |slope| plan.spacing / self.spacing(slope, place.epsilon))
     }
 
     /// Randomized response alone is exact when its epsilon is a grid point.
@@ -303,14 +306,14 @@ impl<'a> Composition<'a> {
         }
     }
 
-    fn total_range(&self) -> (f64, f64) {
+    fn total_range(&self, law: &Law) -> (f64, f64) {
         let other = match self.direction {
             Direction::Forward => Direction::Reversed,
             Direction::Reversed => Direction::Forward,
         };
         let mut total = (0.0, 0.0);
-        for ((sketch, count), (pair, _)) in self.parts.iter().zip(self.pairs) {
-            let (low, high) = sketch.range();
+        for ((points, count), (pair, _)) in law.parts.iter().zip(self.pairs) {
+            let (low, high) = range(points);
             let (smallest, largest) = (-pair.largest_loss(other), pair.largest_loss(self.direction));
             total.0 += count * if smallest.is_finite() { smallest } else { low };
             total.1 += count * if largest.is_finite() { largest } else { high };
@@ -320,38 +323,37 @@ impl<'a> Composition<'a> {
 
     /// Cells may be w steps wide where the tilted mass further out is below 0.01/w^2 of what decides, also when it is moved
     /// to the inner end: that adds less than a tenth to the variance that the narrow cells add.
-    fn widths(&self, theta: f64, spacing: f64, log_share: f64) -> Vec<Widths> {
+    ///
+    /// The Chernoff bounds with the outer tilts must not suffer either.
+    fn widths(&self, law: &Law, theta: f64, outer: (f64, f64), spacing: f64, log_share: f64) -> Vec<Widths> {
         let sizes: Vec<i64> =
             (1..=40).map(|power| 1i64 << power).filter(|&size| size as f64 * spacing <= WIDEST).collect();
-        let log_mass = |&size: &i64| {
+        let log_mass = |&size: &i64, theta: f64| {
             let width = size as f64 * spacing;
-            log_share + log(0.01) - 2.0 * log(size as f64) - ((theta.abs() + 1.0) * width - 0.2).max(0.0)
+            log(0.01) - 2.0 * log(size as f64) - ((theta.abs() + 1.0) * width - 0.2).max(0.0)
         };
-        let masses: Vec<f64> = sizes.iter().map(log_mass).collect();
+        let masses: Vec<f64> = sizes.iter().map(|size| log_share + log_mass(size, theta)).collect();
+        let masses_down: Vec<f64> = sizes.iter().map(|size| log_mass(size, outer.0)).collect();
+        let masses_up: Vec<f64> = sizes.iter().map(|size| log_mass(size, outer.1)).collect();
         let steps = |losses: Vec<f64>, sign: f64| -> Vec<(i64, i64)> {
             let from = |loss: f64| ((sign * loss).max(0.0) / spacing).ceil() as i64 + 1;
             losses.into_iter().map(from).zip(sizes.iter().copied()).collect()
         };
-        let widths = |(sketch, _): &(Sketch, f64)| {
-            let (right, left) = sketch.tilted_tails(theta, &masses);
+        let widths = |((points, _), (pair, _)): (&(Vec<Point>, f64), &(Pair, u64))| {
+            let (mut right, mut left) = tilted_tails(points, theta, &masses);
+            let (above, _) = tilted_tails(points, outer.1, &masses_up);
+            let (_, below) = tilted_tails(points, outer.0, &masses_down);
+            right.iter_mut().zip(above).for_each(|(place, other)| *place = place.max(other));
+            left.iter_mut().zip(below).for_each(|(place, other)| *place = place.min(other));
             let (right, left) = (steps(right, 1.0), steps(left, -1.0));
+            // Pairs that differ from their exchange are discretized forward and then exchanged.
             match self.direction {
-                Direction::Forward => Widths { right, left },
-                Direction::Reversed => Widths { right: left, left: right },
+                Direction::Reversed if !pair.is_symmetric() => Widths { right: left, left: right },
+                _ => Widths { right, left },
             }
         };
-        self.parts.iter().map(widths).collect()
+        law.parts.iter().zip(self.pairs).map(widths).collect()
     }
-}
-
-/// log of int_0^inf (e^{-theta y} - e^{-(theta+1) y}) N(0, sigma^2)(dy) = [R(theta sigma) - R((theta+1) sigma)]/sqrt(2 pi).
-fn log_hockey_stick(theta: f64, cumulant: Cumulant) -> f64 {
-    let sigma = sqrt(cumulant.variance);
-    if !(sigma > 0.0) {
-        return 0.0;
-    }
-    let difference = mills_difference(theta * sigma, (theta + 1.0) * sigma);
-    log(difference.max(1e-300 * mills_ratio(theta * sigma))) - 0.918_938_533_204_672_8
 }
 
 /// Rounded up to 24 significant bits, so that every grid point index * spacing is an exact double.

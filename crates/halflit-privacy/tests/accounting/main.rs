@@ -4,6 +4,7 @@ mod brute_force;
 mod papers;
 mod peers;
 mod properties;
+mod tightness;
 
 use halflit_privacy::{Change, Delta, Epsilon, Event, NoiseMultiplier, SamplingRate};
 
@@ -20,6 +21,13 @@ fn poisson(rate: f64, noise_multiplier: f64, change: Change) -> Event {
         rate: SamplingRate::new(rate).unwrap(),
         noise_multiplier: NoiseMultiplier::new(noise_multiplier).unwrap(),
         change,
+    }
+}
+
+fn fixed_size(fraction: f64, noise_multiplier: f64) -> Event {
+    Event::FixedSizeGaussian {
+        fraction: SamplingRate::new(fraction).unwrap(),
+        noise_multiplier: NoiseMultiplier::new(noise_multiplier).unwrap(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What must hold for every number that a caller may give.
 
-use crate::{delta, epsilon, poisson, times};
+use crate::{delta, epsilon, fixed_size, poisson, times};
 use halflit_privacy::calibrate::{Budget, CalibrationError, noise_multiplier, sampling_rate, steps};
 use halflit_privacy::{
     Change, Delta, Epsilon, Event, Interval, L1Sensitivity, L2Radius, L2Sensitivity, LaplaceScale, Mu,
@@ -22,13 +22,6 @@ fn spread(low: f64, high: f64) -> impl Strategy<Value = f64> {
 fn sampled() -> impl Strategy<Value = (f64, f64, u64, Change)> {
     (spread(1e-4, 1.0), spread(0.5, 20.0), spread(1.0, 3e3), change())
         .prop_map(|(rate, noise, steps, change)| (rate, noise, steps as u64, change))
-}
-
-fn fixed_size(rate: f64, noise: f64) -> Event {
-    Event::FixedSizeGaussian {
-        fraction: SamplingRate::new(rate).unwrap(),
-        noise_multiplier: NoiseMultiplier::new(noise).unwrap(),
-    }
 }
 
 fn is_sane(answer: Interval) -> bool {
@@ -74,13 +67,12 @@ proptest! {
         if eps.upper > 0.0 && eps.upper < 1e6 {
             let back = profile.delta(epsilon(eps.upper));
             prop_assert!(back.lower <= d, "{eps:?} {back:?} {d}");
-            // Rare samples over many steps can leave a wide interval; where it is narrow the two agree.
-            prop_assert!(back.upper >= 0.9 * d || eps.upper > 1.05 * eps.lower, "{eps:?} {back:?} {d}");
+            prop_assert!(back.upper >= 0.9 * d, "{eps:?} {back:?} {d}");
         }
     }
 
     #[test]
-    fn fixed_size_subsets_behave(rate in spread(1e-3, 1.0), noise in spread(1.0, 20.0), count in 1..50u64, eps in 0.0..2.0f64) {
+    fn fixed_size_subsets_behave(rate in spread(1e-3, 1.0), noise in spread(1.0, 20.0), count in 1..2000u64, eps in 0.0..2.0f64) {
         let at = |rate: f64, noise: f64, count: u64| Profile::of(&times(fixed_size(rate, noise), count)).unwrap().delta(epsilon(eps));
         let here = at(rate, noise, count);
         prop_assert!(is_sane(here));
