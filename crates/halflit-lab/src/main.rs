@@ -58,6 +58,8 @@ enum Experiment {
     HardInstance000(hard_instance_000::Args),
     SemiSensitive(semi_sensitive::Args),
     FeatureDp(feature_dp::Args),
+    /// The survey of docs/examples/public-rows.md: what consenting people buy at each epsilon.
+    ConsentSurvey(paper002::Args),
     /// Paper 002, Table 5: linear regression, epsilon 2, share of public rows.
     Table5(paper002::Args),
     /// Paper 002, Table 6: the same at epsilon 4.
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Experiment::HardInstance000(args) => hard_instance_000::run(args),
         Experiment::SemiSensitive(args) => semi_sensitive::run(args),
         Experiment::FeatureDp(args) => feature_dp::run(args),
+        Experiment::ConsentSurvey(args) => paper002::consent(&args),
         Experiment::Table5(args) => paper002::tables(5, &args),
         Experiment::Table6(args) => paper002::tables(6, &args),
         Experiment::Table7(args) => paper002::tables(7, &args),

@@ -2,7 +2,7 @@
 
 use crate::mechanisms::noisy_gradient::parts::{Clip, Sampling};
 use crate::mechanisms::noisy_gradient::{self, Centre};
-use crate::mechanisms::{MechanismError, MechanismPlan, Watch, zero_model_loss};
+use crate::mechanisms::{MechanismError, MechanismPlan, Watch, public_rows, zero_model_loss};
 use crate::problem::Problem;
 use crate::rehearsal::{MadeUp, Rehearsal};
 use halflit_noise::Probability;
@@ -59,6 +59,33 @@ pub struct Plans {
     budget: Budget,
     candidates: Vec<Candidate>,
     without_public_rows: Option<f64>,
+}
+
+/// Predicted excess losses with and without the public rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublicRowsWorth {
+    /// How many there are.
+    pub rows: u64,
+    /// If they were not there.
+    pub without: f64,
+    /// If there were nothing else: no budget is needed for that. None where it was not planned.
+    pub alone: Option<f64>,
+    /// As planned.
+    pub with: f64,
+}
+
+impl PublicRowsWorth {
+    /// What they buy, in a sentence.
+    pub fn sentence(&self) -> String {
+        let PublicRowsWorth { rows, without, with, .. } = self;
+        if with < without {
+            format!(
+                "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {with:.4}."
+            )
+        } else {
+            format!("The {rows} public rows do not lower the predicted excess loss of {without:.4}.")
+        }
+    }
 }
 
 /// One way to solve the problem.
@@ -152,16 +179,14 @@ impl Plans {
         self.without_public_rows
     }
 
-    /// What the public rows buy, in a sentence; none if there are none.
-    pub fn worth_of_public_rows(&self) -> Option<String> {
-        let (without, best) = (self.without_public_rows?, self.candidates.first()?);
-        let (rows, with) = (self.problem.facts().public_rows, best.summary.predicted_excess);
-        Some(if with < without {
-            format!(
-                "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {with:.4}."
-            )
-        } else {
-            format!("The {rows} public rows do not lower the predicted excess loss of {without:.4}.")
+    /// What the public rows buy; none if there are none.
+    pub fn worth_of_public_rows(&self) -> Option<PublicRowsWorth> {
+        let is_alone = |candidate: &&Candidate| candidate.summary.mechanism == public_rows::NAME;
+        Some(PublicRowsWorth {
+            rows: self.problem.facts().public_rows,
+            without: self.without_public_rows?,
+            alone: self.candidates.iter().find(is_alone).map(|alone| alone.summary.predicted_excess),
+            with: self.candidates.first()?.summary.predicted_excess,
         })
     }
 
@@ -177,13 +202,14 @@ impl Plans {
 
     /// Takes the best candidate.
     pub fn best(self) -> Result<Plan, PlanError> {
+        let worth = self.worth_of_public_rows();
         let Plans { problem, budget, candidates, .. } = self;
         let Some(Candidate { mechanism, summary }) = candidates.into_iter().next() else {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
         let event = mechanism.statement(&problem).event()?;
         let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
-        Ok(Plan { problem, mechanism, summary, event, budget, epsilon })
+        Ok(Plan { problem, mechanism, summary, event, budget, epsilon, worth })
     }
 }
 
@@ -252,6 +278,7 @@ pub struct Plan {
     event: Event,
     budget: Budget,
     epsilon: Interval,
+    worth: Option<PublicRowsWorth>,
 }
 
 impl Priced for Plan {
@@ -273,6 +300,11 @@ impl Priced for Plan {
 }
 
 impl Plan {
+    /// What the public rows buy; none if there are none.
+    pub fn worth_of_public_rows(&self) -> Option<PublicRowsWorth> {
+        self.worth
+    }
+
     /// Which tables must be indistinguishable.
     pub fn relation(&self) -> &Relation {
         self.problem.relation()

@@ -27,7 +27,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let budget = plans.budget();
     let sentence = plans.problem().relation().sentence();
     let summaries: Vec<Summary> = plans.summaries().cloned().collect();
-    let (without_public_rows, worth) = (plans.without_public_rows(), plans.worth_of_public_rows());
+    let (without_public_rows, worth) =
+        (plans.without_public_rows(), plans.worth_of_public_rows().map(|worth| worth.sentence()));
     if json {
         let chosen = plans.best().map_err(Failure::failed)?;
         println!(

@@ -42,7 +42,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let request = args.options.request(problem.budget())?;
     let mut progress = Progress::unguarded("planning");
     let plans = Plans::watched(problem, &request, &mut progress).map_err(Failure::bad_input)?;
-    let worth = plans.worth_of_public_rows();
+    let worth = plans.worth_of_public_rows().map(|worth| worth.sentence());
     let plan = plans.best().map_err(Failure::bad_input)?;
     if !json {
         println!("{}\n", plan.relation().sentence());

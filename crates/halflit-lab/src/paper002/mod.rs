@@ -1,5 +1,6 @@
 //! Training with public rows: the experiments of Lowy, Li, Huang, Razaviyayn 2024 (paper 002), Tables 5 to 12 and Figures 6 and 15 to 18.
 
+mod consent;
 mod figure6;
 mod images;
 mod multipliers;
@@ -8,6 +9,7 @@ mod regression;
 mod tables;
 mod tuning;
 
+pub use consent::run as consent;
 pub use figure6::run as figure6;
 pub use images::{Figure, run as images};
 pub use multipliers::run as multipliers;

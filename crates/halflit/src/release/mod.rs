@@ -117,7 +117,8 @@ impl RawOutput {
         let certificate_json = serde_json::to_string_pretty(&certificate)? + "\n";
         let left: Vec<Left> =
             standings.iter().filter(|standing| standing.account.is_open).map(Left::of).collect();
-        let report_html = report::render(&certificate, &model, problem.facts(), &left);
+        let report_html =
+            report::render(&certificate, &model, problem.facts(), &left, plan.worth_of_public_rows());
         Ok(Release { model, certificate, model_json, certificate_json, report_html, statistics_json })
     }
 }

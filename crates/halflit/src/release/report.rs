@@ -6,6 +6,7 @@ use super::model::Model;
 use crate::figures::{about, at_least, at_most, whole};
 use crate::mechanisms::noisy_gradient::parts::Descent;
 use crate::mechanisms::{Statement, SummedNoise, noisy_gradient};
+use crate::plan::PublicRowsWorth;
 use crate::plot::{Bar, BarChart, profile_chart};
 use crate::release::Left;
 use halflit_privacy::{Change, PrivateRows, SensitiveColumns, Unit};
@@ -19,7 +20,13 @@ const PLOTTED_COEFFICIENTS: usize = 25;
 const CLAIM_FIGURES: usize = 4;
 
 /// Renders the page.
-pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFacts, left: &[Left]) -> String {
+pub(super) fn render(
+    certificate: &Certificate,
+    model: &Model,
+    facts: &PublicFacts,
+    left: &[Left],
+    worth: Option<PublicRowsWorth>,
+) -> String {
     let label = model.encoding().label_name();
     let title = format!("halflit release: a model of {label}");
     html! {
@@ -45,6 +52,7 @@ pub(super) fn render(certificate: &Certificate, model: &Model, facts: &PublicFac
                 (protected(certificate, facts))
                 (spent(certificate, left))
                 (noise(certificate, model))
+                @if let Some(worth) = worth { (bought(&worth)) }
                 (coefficients(model))
                 (made(certificate))
                 (next())
@@ -198,6 +206,30 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
     }
 }
 
+fn bought(worth: &PublicRowsWorth) -> Markup {
+    let bars = [
+        ("without the public rows", Some(worth.without)),
+        ("the public rows alone", worth.alone),
+        ("as trained, with both", Some(worth.with)),
+    ];
+    let bar = |(name, value): (&str, Option<f64>)| {
+        value.map(|value| Bar { name: name.to_owned(), value, error: None })
+    };
+    let chart = BarChart {
+        title: "Predicted excess of the mean loss".to_owned(),
+        x_label: "above the best model".to_owned(),
+        bars: bars.into_iter().filter_map(bar).filter(|bar| bar.value.is_finite()).collect(),
+    };
+    html! {
+        section {
+            h2 { "What the public rows bought" }
+            p { (worth.sentence()) " Public rows are used without noise and cost no budget. The figures are predictions, made before any private cell was
+                read; they are no measurements." }
+            (drawn(chart.to_inline_svg()))
+        }
+    }
+}
+
 fn coefficients(model: &Model) -> Markup {
     let names = model.encoding().coordinate_names();
     let classes = model.encoding().label().classes();
@@ -326,6 +358,9 @@ fn descent_words(descent: Descent) -> String {
         }
         Descent::Preconditioned { step_size, .. } => {
             format!("step size {}, preconditioned by the public rows", about(step_size, 3))
+        }
+        Descent::Newton { .. } => {
+            "Newton steps with the curvature of the public rows, from their own fit".to_owned()
         }
         Descent::Accelerated { damping } => format!("accelerated, damping {}", about(damping, 3)),
         Descent::Posterior => "posterior of the public rows and the noisy gradients".to_owned(),

@@ -56,7 +56,7 @@ impl Iterates {
         if matches!(self.rule, Descent::Accelerated { .. }) { &self.middle } else { &self.weights }
     }
 
-    /// One step along a gradient (already preconditioned, if the rule says so).
+    /// One step along a gradient (already turned, if the rule says so).
     pub fn step(&mut self, gradient: &[f64]) {
         self.done += 1;
         match self.rule {
@@ -66,6 +66,7 @@ impl Iterates {
             Descent::Preconditioned { step_size, average, .. } => {
                 self.plain(gradient, step_size, 0.0, average)
             }
+            Descent::Newton { .. } => self.plain(gradient, 1.0, 0.0, Average::Last),
             Descent::Accelerated { damping } => self.accelerated(gradient, damping),
             // The posterior keeps its own state.
             Descent::Posterior => {}

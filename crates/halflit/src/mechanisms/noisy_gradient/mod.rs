@@ -43,6 +43,7 @@ mod centre;
 pub(super) mod descent;
 mod layout;
 pub mod modes;
+mod newton;
 pub mod parts;
 mod passes;
 mod plan;
@@ -97,7 +98,7 @@ pub struct Params {
     pub public: Option<PublicPart>,
     /// Where the descent begins; by default at zero.
     pub start: Option<Start>,
-    /// How gradients become weights; by default momentum with constants from the schedule.
+    /// How gradients become weights; by default Newton steps from the public minimizer where that is the start, else momentum with constants from the schedule.
     pub descent: Option<Descent>,
     /// Each step spends this many times the squared mu of the one before; by default 1, and 1.1 for the posterior descent.
     pub budget_growth: Option<f64>,

@@ -166,6 +166,11 @@ pub enum Descent {
         /// What is returned.
         average: Average,
     },
+    /// Newton steps with the curvature of the public rows, damped as far as the public fit is more certain than the noisy gradients.
+    Newton {
+        /// Standard deviation of the noise on every coordinate of a mean gradient.
+        noise: f64,
+    },
     /// Accelerated stochastic approximation (Ghadimi and Lan 2012).
     Accelerated {
         /// gamma: at least twice the smoothness, more when gradients are noisy.
@@ -174,4 +179,11 @@ pub enum Descent {
     /// Every noisy gradient is read as a measurement of the minimizer; the weights are the most likely ones given all measurements so
     /// far and the public rows. Regression only.
     Posterior,
+}
+
+impl Descent {
+    /// Whether the public rows say how to step.
+    pub(super) fn needs_public_rows(self) -> bool {
+        matches!(self, Descent::Preconditioned { .. } | Descent::Newton { .. } | Descent::Posterior)
+    }
 }

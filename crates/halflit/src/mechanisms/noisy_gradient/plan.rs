@@ -1,5 +1,6 @@
 //! Planning: which parts, how many steps, how much noise; from declared constants, public cells and public rows alone.
 
+use super::newton::{self, Curvature, no_curvature};
 use super::parts::{Average, Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start};
 use super::posterior::{self, Shape, equivalent_rows};
 use super::public::PublicRows;
@@ -63,6 +64,13 @@ impl Noise {
         // steps / spread^2 = SPREAD_SHARE / (1 - SPREAD_SHARE) of what the gradients spend
         let spread = (steps as f64 * (1.0 - SPREAD_SHARE) / (SPREAD_SHARE * spent)).sqrt();
         Noise { levels, spread: has_spread.then_some(spread) }
+    }
+
+    /// The noise multiplier of a typical step.
+    fn root_mean_square(&self) -> f64 {
+        let steps: f64 = self.levels.iter().map(|(_, steps)| *steps as f64).sum();
+        let squares: f64 = self.levels.iter().map(|(s, steps)| *steps as f64 * s * s).sum();
+        (squares / steps).sqrt()
     }
 
     /// The least noise that fits the budget.
@@ -195,25 +203,40 @@ impl Plan {
             Clip::Fixed { norm } => norm,
             Clip::Quantile { .. } | Clip::ResidualScale => default_clip_norm(problem, self.split)?,
         };
+        let single_release_noise = clip_norm * single_multiplier / weight;
+        let curvature = public_curvature(problem)?;
+        let is_warm = self.start == Start::PublicMinimizer && params.descent.is_none();
+        match (&curvature, params.descent) {
+            (None, Some(Descent::Newton { .. })) => return Err(no_curvature()),
+            (Some(curvature), None) if is_warm && self.sampling == Sampling::FullBatch => {
+                let steps = NonZeroU64::new(params.steps.unwrap_or(newton::STEPS))
+                    .ok_or(MechanismError::not_positive("number of steps", 0.0))?;
+                let noise = calibrated(steps, params.budget_growth.unwrap_or(1.0))?;
+                self.steps = steps.get();
+                self.descent = Descent::Newton { noise: clip_norm * noise.root_mean_square() / weight };
+                self.predicted_excess = curvature.excess_of_newton(self.steps, single_release_noise);
+                return Ok(noise);
+            }
+            _ => {}
+        }
         let guess = prior_radius(problem.loss(), problem.dimension(), problem.radius());
         let scales = Scales {
             dimension: problem.dimension(),
-            single_release_noise: clip_norm * single_multiplier / weight,
+            single_release_noise,
             smoothness: schedule::curvature(problem.loss()) * problem.row_norm_bound().powi(2),
-            prior_radius: match (self.start, params.descent) {
-                (Start::PublicMinimizer, None) => public_uncertainty(problem)?.min(guess),
-                _ => guess,
-            },
+            prior_radius: if is_warm { public_uncertainty(problem)?.min(guess) } else { guess },
         };
         let mut best: Option<(Schedule, Noise)> = None;
         for steps in candidate_steps(&scales, params, self.sampling) {
             let noise = calibrated(steps, params.budget_growth.unwrap_or(1.0))?;
             let schedule = Schedule::with_steps(&scales, steps.get());
-            // The root mean square over the steps.
-            let mean_square =
-                noise.levels.iter().map(|(s, n)| *n as f64 * s * s).sum::<f64>() / steps.get() as f64;
-            let per_step = clip_norm * mean_square.sqrt() / (self.sampling.share() * weight);
-            let predicted = schedule.predicted_excess(&scales, per_step);
+            let per_step = clip_norm * noise.root_mean_square() / (self.sampling.share() * weight);
+            let predicted = match &curvature {
+                Some(curvature) if self.start == Start::Zero => {
+                    curvature.excess_of_descent(schedule.time(), per_step / (steps.get() as f64).sqrt())
+                }
+                _ => schedule.predicted_excess(&scales, per_step),
+            };
             if best.is_none() || predicted < self.predicted_excess {
                 self.predicted_excess = predicted;
                 best = Some((schedule, noise));
@@ -348,9 +371,20 @@ pub fn predicted_without_public_rows(problem: &Problem, budget: Budget) -> Resul
         prior_radius: prior_radius(problem.loss(), problem.dimension(), problem.radius()),
     };
     let schedule = Schedule::recommended(&scales);
+    if let Some(curvature) = public_curvature(problem)? {
+        return Ok(curvature.excess_of_descent(schedule.time(), scales.single_release_noise));
+    }
     let steps = NonZeroU64::new(schedule.steps).unwrap_or(NonZeroU64::MIN);
     let noise = clip_norm * calibrated(steps)?.levels[0].0 / units;
     Ok(schedule.predicted_excess(&scales, noise))
+}
+
+/// The curvature at the public fit; none where it cannot be had.
+fn public_curvature(problem: &Problem) -> Result<Option<Curvature>, MechanismError> {
+    match problem.facts().public_rows {
+        0 => Ok(None),
+        _ => Curvature::of_public_rows(problem, &public_rows::Plan::new(problem)?.run(problem)?),
+    }
 }
 
 /// Refuses parts that do not fit the problem or each other, and numbers outside their ranges.
@@ -410,7 +444,7 @@ fn check(problem: &Problem, params: &Params) -> Result<(), MechanismError> {
     let needs_public_rows = params.start == Some(Start::PublicMinimizer)
         || params.centre == Some(Centre::PublicMean)
         || params.combiner == Some(Combiner::Automatic)
-        || matches!(params.descent, Some(Descent::Preconditioned { .. } | Descent::Posterior));
+        || params.descent.is_some_and(Descent::needs_public_rows);
     if needs_public_rows && !has_public_rows {
         return Err(MechanismError::NoPublicRows);
     }
@@ -431,6 +465,7 @@ fn check(problem: &Problem, params: &Params) -> Result<(), MechanismError> {
                 ));
             }
         }
+        Some(Descent::Newton { noise }) => positive("noise", noise)?,
         Some(Descent::Accelerated { damping }) => positive("damping", damping)?,
         Some(Descent::Posterior) => {
             let is_plain = params.centre == Some(Centre::Zero)

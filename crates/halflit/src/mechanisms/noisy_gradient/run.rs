@@ -2,6 +2,7 @@
 
 use super::descent::Iterates;
 use super::layout::Layout;
+use super::newton::{Curvature, Newton, no_curvature};
 use super::parts::{Centre, Clip, Combiner, Descent};
 use super::passes::{Clamp, Passes};
 use super::plan::Plan;
@@ -18,8 +19,15 @@ use halflit_table::Unsealed;
 
 /// What turns estimates into weights.
 enum Driver<'a> {
-    Iterates { iterates: Iterates, preconditioner: Option<Preconditioner> },
+    Iterates { iterates: Box<Iterates>, turn: Turn },
     Posterior(Posterior<'a>),
+}
+
+/// What the public rows make of a gradient before a step is taken along it.
+enum Turn {
+    None,
+    Preconditioned(Preconditioner),
+    Newton(Newton),
 }
 
 impl Driver<'_> {
@@ -124,15 +132,18 @@ impl Plan {
                 Driver::Posterior(posterior) => {
                     posterior.measure(&private, Plan::clip_over_noise(lattice))?
                 }
-                Driver::Iterates { iterates, preconditioner } => {
+                Driver::Iterates { iterates, turn } => {
                     let noise_std = clip_norm * lattice.noise_scale();
                     let mut gradient = self.combine(problem, private, from_public.as_ref(), noise_std);
                     for (value, weight) in gradient.iter_mut().zip(iterates.weights()) {
                         *value += self.lambda * weight;
                     }
-                    match preconditioner {
-                        Some(preconditioner) => iterates.step(&preconditioner.apply(&gradient)),
-                        None => iterates.step(&gradient),
+                    match turn {
+                        Turn::None => iterates.step(&gradient),
+                        Turn::Preconditioned(preconditioner) => {
+                            iterates.step(&preconditioner.apply(&gradient))
+                        }
+                        Turn::Newton(newton) => iterates.step(&newton.step(&gradient)),
                     }
                 }
             }
@@ -153,14 +164,18 @@ impl Plan {
             return Ok(Driver::Posterior(Posterior::new(public, self.curvature, units, width)?));
         }
         let start = self.starting_point(problem)?;
-        let preconditioner = match (self.descent, public) {
+        let turn = match (self.descent, public) {
             (Descent::Preconditioned { ridge, .. }, Some(public)) => {
-                Some(Preconditioner::new(public.rows(), ridge)?)
+                Turn::Preconditioned(Preconditioner::new(public.rows(), ridge)?)
             }
-            _ => None,
+            (Descent::Newton { noise }, _) => {
+                let curvature = Curvature::of_public_rows(problem, &start)?;
+                Turn::Newton(Newton::new(curvature.ok_or_else(no_curvature)?, noise))
+            }
+            _ => Turn::None,
         };
-        let iterates = Iterates::new(self.descent, self.steps, start, problem.radius())?;
-        Ok(Driver::Iterates { iterates, preconditioner })
+        let iterates = Box::new(Iterates::new(self.descent, self.steps, start, problem.radius())?);
+        Ok(Driver::Iterates { iterates, turn })
     }
 
     /// Whether a step looks at the public rows' gradient.

@@ -203,6 +203,7 @@ impl Statement {
                 is_positive(step_size) && (0.0..1.0).contains(&momentum)
             }
             Descent::Preconditioned { step_size, ridge, .. } => is_positive(step_size) && is_positive(ridge),
+            Descent::Newton { noise } => is_positive(noise),
             Descent::Accelerated { damping } => is_positive(damping),
             Descent::Posterior => true,
         };
@@ -230,7 +231,7 @@ impl Statement {
         let uses_public_rows = self.start == Start::PublicMinimizer
             || self.centre == Centre::PublicMean
             || self.combiner == Combiner::Automatic
-            || matches!(self.descent, Descent::Preconditioned { .. } | Descent::Posterior)
+            || self.descent.needs_public_rows()
             || self.public.batch.is_some();
         if uses_public_rows && *relation.private_rows() == PrivateRows::All {
             return Err(Inconsistency::new(

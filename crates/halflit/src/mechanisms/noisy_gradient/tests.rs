@@ -532,6 +532,31 @@ fn every_centre_sampling_and_combiner_finds_the_same_minimizer() {
 }
 
 #[test]
+fn newton_steps_lead_from_the_public_fit_to_the_minimizer_of_all_rows() {
+    for loss in LOSSES {
+        let story = with_public_rows(3000).loss(loss);
+        let problem = story.problem();
+        let warm = Params { start: Some(Start::PublicMinimizer), ..Params::default() };
+        let run = |params: &Params| {
+            let plan = Plan::new(&problem, params, budget(400.0)).unwrap();
+            (plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap(), plan.descent)
+        };
+        let (weights, descent) = run(&warm);
+        assert_eq!(matches!(descent, Descent::Newton { .. }), problem.loss().is_smooth(), "{loss}");
+        let cold = run(&Params { steps: Some(1000), start: Some(Start::Zero), ..Params::default() }).0;
+        let (found, best) = (risk(&problem, &weights), risk(&problem, &cold));
+        let public = risk(
+            &problem,
+            &Plan::new(&problem, &warm, budget(1.0)).unwrap().starting_point(&problem).unwrap(),
+        );
+        assert!(
+            found - best < 0.3 * (public - best).max(0.003),
+            "{loss}: found {found}, best {best}, public {public}"
+        );
+    }
+}
+
+#[test]
 fn one_pass_is_priced_once() {
     let story = with_public_rows(4000);
     let problem = story.problem();
