@@ -11,8 +11,6 @@
 //! * the sums are integers, so their order does not matter; the bound `rows * bound < 2^62` excludes overflow.
 
 mod beliefs;
-mod beliefs_glm;
-mod beliefs_plain;
 mod block;
 pub(crate) mod clamp;
 pub(crate) mod lanes;
@@ -20,9 +18,10 @@ pub(crate) mod pass;
 mod units;
 pub(crate) mod weights;
 
-pub use beliefs::{BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, VectorQuery};
-pub use beliefs_glm::{BeliefRows, GradientQuery, SensitiveValues};
-pub use beliefs_plain::PlainQuery;
+pub use beliefs::{
+    BeliefQuery, BeliefRows, BeliefSums, BeliefUpdate, Beliefs, GradientQuery, MAX_VALUES, PlainQuery,
+    SensitiveValues, VectorQuery,
+};
 pub use block::{BLOCK_ROWS, Batch, Block, PerRow, Rule};
 pub use clamp::{MAX_COEFFICIENT, QUICK_COEFFICIENT, clamp_coefficient, coefficient_limit};
 pub use lanes::Level;
@@ -116,7 +115,5 @@ pub enum KernelError {
     },
 }
 
-#[cfg(test)]
-mod beliefs_tests;
 #[cfg(test)]
 mod tests;
