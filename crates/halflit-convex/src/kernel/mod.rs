@@ -32,7 +32,7 @@ pub use weights::LatticeWeights;
 /// Sums of contributions stay below this magnitude, so that no 64-bit addition overflows.
 pub const SUM_LIMIT: u64 = 1 << 62;
 
-/// Why a pass was refused. Nothing in here depends on a cell of the table.
+/// Why a pass was refused. Nothing in here depends on a private cell of the table.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum KernelError {
     /// `contributions * bound` reaches 2^62.
@@ -107,6 +107,11 @@ pub enum KernelError {
         /// The number of rows or units.
         rows: usize,
     },
+    /// Rows with public features in columns that belong to the sensitive values.
+    #[error(
+        "the public rows must be zero in the columns that sensitive values fill; clear those columns first"
+    )]
+    Filled,
     /// A centre that does not fit the sums or is too long a vector.
     #[error("the centre must have {expected} entries and, with its multiples, a norm below 2^61")]
     Centre {

@@ -128,7 +128,7 @@ mod tests {
                 0 => vec![],
                 1 => vec![(value as u32, 16384)],
                 2 => vec![(value as u32 % 3, 100 + value as i16), (5, 16384)],
-                _ => vec![(value as u32 % 2, if value % 3 == 0 { -16384 } else { 32767 })],
+                _ => vec![(value as u32 % 2, if value.is_multiple_of(3) { -16384 } else { 32767 })],
             };
             let values = SensitiveValues::new((0..k).map(shift).collect(), None).unwrap();
             let public = [0u64, 1 << 30, 123_456_789_012, 1 << 45][case / 5 % 4];

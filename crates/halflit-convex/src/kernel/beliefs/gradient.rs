@@ -24,6 +24,7 @@ use super::values::SensitiveValues;
 use super::{BELIEF_SUM_LIMIT, BeliefQuery, BeliefSums, BeliefUpdate, Partial, check, over_rows, sealed};
 use crate::loss::{Form, Loss};
 use crate::rows::{DenseRows, FEATURE_BITS, Rows};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// What one feature unit is worth.
@@ -46,20 +47,26 @@ pub struct BeliefRows<'a> {
 }
 
 impl<'a> BeliefRows<'a> {
-    /// `rows` holds the public features, zero in sensitive coordinates; `labels` the public labels, or nothing if the label is
-    /// sensitive.
+    /// `rows` holds the public features, zero where values fill in (or they are refused: diameters rest on it); `labels` the public
+    /// labels, or nothing if the label is sensitive.
     pub fn new(rows: &'a Rows, labels: &'a [f64], values: &'a SensitiveValues) -> Result<Self, KernelError> {
         if values.labels.is_none() && labels.len() != rows.len() {
             return Err(KernelError::Length { name: "the labels", found: labels.len(), rows: rows.len() });
         }
-        let widest =
-            values.shifts.iter().flatten().map(|&(column, _)| column as usize + 1).max().unwrap_or(0);
+        let mut filled: Vec<usize> =
+            values.shifts.iter().flatten().map(|&(column, _)| column as usize).collect();
+        filled.sort_unstable();
+        filled.dedup();
+        let widest = filled.last().map_or(0, |last| last + 1);
         if widest > rows.width() {
             return Err(KernelError::Length {
                 name: "the values' columns",
                 found: widest,
                 rows: rows.width(),
             });
+        }
+        if !are_zero(rows, &filled) {
+            return Err(KernelError::Filled);
         }
         let max_squared_norm = rows.max_squared_norm();
         Ok(BeliefRows { rows, labels, values, max_squared_norm, level: Level::best() })
@@ -148,6 +155,20 @@ impl<'a> BeliefRows<'a> {
             .flat_map(|output| self.values.shifts.iter().map(move |shift| along(output, shift)))
             .collect()
     }
+}
+
+/// Whether all rows are zero in these columns, which are in order.
+fn are_zero(rows: &Rows, columns: &[usize]) -> bool {
+    columns.is_empty()
+        || (0..rows.len()).into_par_iter().all(|row| match rows {
+            Rows::Dense(rows) => {
+                let row = rows.row(row);
+                columns.iter().all(|&column| row[column] == 0)
+            }
+            Rows::Sparse(rows) => {
+                rows.row(row).iter().all(|(column, q)| q == 0 || columns.binary_search(&column).is_err())
+            }
+        })
 }
 
 /// The gradient of a loss at given weights, over rows with sensitive values.

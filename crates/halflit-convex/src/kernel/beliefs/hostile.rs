@@ -405,6 +405,26 @@ fn values_out_of_range_count_as_the_last() {
     }
 }
 
+/// Diameters take a row's public features and what its value fills to share no coordinate.
+#[test]
+fn public_features_where_values_go_are_refused() {
+    let values = SensitiveValues::new(vec![vec![(1, 5)], vec![(3, 7)]], None).unwrap();
+    let mut features = vec![vec![1i16, 0, 2, 0]; 50];
+    let all_pass = |features: &[Vec<i16>]| {
+        let storages: [Rows; 2] = [
+            DenseRows::from_rows(4, features).unwrap().into(),
+            SparseRows::from_rows(4, features).unwrap().into(),
+        ];
+        storages.map(|rows| BeliefRows::new(&rows, &[0.0; 50], &values).map(|_| ()))
+    };
+    assert_eq!(all_pass(&features), [Ok(()), Ok(())]);
+    for (row, column) in [(0, 1), (31, 3), (49, 1)] {
+        features[row][column] = -1;
+        assert_eq!(all_pass(&features), [Err(KernelError::Filled), Err(KernelError::Filled)]);
+        features[row][column] = 0;
+    }
+}
+
 /// Long runs of one and the same row, all certain of one value: sums by value, too, are n times one row's.
 #[test]
 fn sums_of_many_equal_rows_are_multiples() {

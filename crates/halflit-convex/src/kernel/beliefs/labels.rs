@@ -42,7 +42,7 @@ impl HiddenLabels {
     /// What is left of every coefficient without the label: finite, whatever the score.
     #[inline(always)]
     fn starts(&self, scores: &Column<f64>) -> Column<f32> {
-        /// Beyond twice the limit a coefficient is at the limit whatever is added to it.
+        /// Labels that the loss allows deviate by less than the limit: beyond twice that a coefficient is at the limit, whatever the label.
         const MOST: f64 = (2 * SINGLE_COEFFICIENT) as f64;
         with_scalar!(
             self.form,
@@ -90,9 +90,9 @@ impl HiddenLabels {
 
     /// At least |C(y) - C(y')| for any two values of any row; zero only if they are all equal.
     ///
-    /// Let a = start - deviation as a real number and b the same computed. If |a| < 2^23, they differ by at most 1/2, half the distance
-    /// of single-precision numbers there; else |b| >= 2^23 too, and both are cut off at the same limit, which is at most 2^22. So
-    /// clamp(b) is within 1/2 of clamp(a), and C(y), rounded, within 1. Cutting off brings no two numbers apart:
+    /// Let a = start - deviation as a real number and b the same computed. If |a| < 2^23, they differ by at most 1/4: single-precision
+    /// numbers there are at most 1/2 apart. Else |b| >= 2^23 too, and both are cut off at the same limit, which is at most 2^22. So
+    /// clamp(b) is within 1/4 of clamp(a), and C(y), rounded, within 1. Cutting off brings no two numbers apart:
     /// |C(y) - C(y')| <= |deviation_y - deviation_y'| + 2.
     pub(super) fn coefficient_range(&self) -> f64 {
         let deviations = || self.deviations.iter().map(|&deviation| f64::from(deviation));

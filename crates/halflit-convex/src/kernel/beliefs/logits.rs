@@ -132,10 +132,7 @@ fn normalise(logits: &mut [Column<f32>]) {
         for (logit, &largest) in logits.iter_mut().zip(&largest.0) {
             let moved = *logit - largest;
             let held = if moved > LEAST_LOGIT { moved } else { LEAST_LOGIT };
-            #[allow(clippy::eq_op)]
-            // NaN is the one value that differs from itself
-            let number = if moved == moved { held } else { 0.0 };
-            *logit = number;
+            *logit = if moved.is_nan() { 0.0 } else { held };
         }
     }
 }

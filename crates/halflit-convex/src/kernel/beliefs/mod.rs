@@ -9,8 +9,8 @@
 //!
 //! all on integers (the distance rounded up), so that neither threads nor instructions can change a bit. The believed sum
 //! and the distance are functions of public values alone; the actual sum is the only one that reads the secret values, and
-//! it picks among vectors that the same code computes for every value, by comparing and not by looking up: neither the
-//! addresses it reads nor the time it takes depend on them.
+//! it picks among vectors that the same code computes for every value, by comparing and not by looking up: no address
+//! depends on them.
 //!
 //! # Layout
 //!

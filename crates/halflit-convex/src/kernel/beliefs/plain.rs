@@ -69,11 +69,11 @@ impl<Q: VectorQuery> BeliefQuery for PlainQuery<'_, Q> {
                     *believed += (mean * inverse).round_ties_even() as i64;
                 }
                 let chosen = usize::from(value).min(k - 1);
-                for (actual, &value) in part.actual.iter_mut().zip(&integers[chosen * d..][..d]) {
-                    *actual += value;
-                }
                 for y in 0..k {
                     let own = &integers[y * d..][..d];
+                    // looks at every value, like the other passes
+                    let mask = -i64::from(y == chosen);
+                    part.actual.iter_mut().zip(own).for_each(|(actual, &value)| *actual += value & mask);
                     for other in 0..y {
                         let distance = squared_distance(own, &integers[other * d..][..d]);
                         part.squared_diameter = part.squared_diameter.max(distance);

@@ -146,7 +146,7 @@ pub(super) fn add_by_value_wide(
             let own = integers[value].0[row];
             let probability = f64::from(shares[value].0[row]) * f64::from(normalisers.0[row]);
             sums.wide[0] += i64::from(clamp_coefficient(f64::from(own) * probability, limit));
-            sums.wide[1] += if secret.0[row] == value as i32 { i64::from(own) } else { 0 };
+            sums.wide[1] += i64::from(own) & -i64::from(secret.0[row] == value as i32);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs of consecutive rows with 256-bit vectors.
 
 use super::avx2::{ROWS, WIDE, reduce, widen};
-use super::runs::{Run, both_have_two_digits};
+use super::runs::Run;
 use super::*;
 use std::arch::x86_64::*;
 
@@ -90,7 +90,7 @@ fn ask_until(mut place: *const i16, end: *const i16) -> *const i16 {
 pub(super) unsafe fn sums(run: &Run<'_>, coefficients: [&[i32; BLOCK_ROWS]; 2], sums: [&mut [i64]; 2]) {
     // SAFETY: the features are those of this function.
     unsafe {
-        if both_have_two_digits(coefficients) {
+        if two_digits(coefficients[0]) && two_digits(coefficients[1]) {
             sums_with::<2>(run, coefficients, sums);
         } else {
             sums_with::<3>(run, coefficients, sums);

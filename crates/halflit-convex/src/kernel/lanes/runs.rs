@@ -1,6 +1,5 @@
 //! The primitives for a block of rows that follow one another: no table of addresses, and two sums in one reading.
 
-use super::super::clamp::QUICK_COEFFICIENT;
 use super::*;
 
 /// A block of consecutive dense rows.
@@ -105,17 +104,6 @@ impl Level {
             _ => self.unscramble(sums, columns),
         }
     }
-}
-
-/// Whether two digits hold every coefficient of both sets.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) fn both_have_two_digits(coefficients: [&[i32; BLOCK_ROWS]; 2]) -> bool {
-    let mut most = 0;
-    for (one, other) in coefficients[0].iter().zip(coefficients[1]) {
-        most = one.unsigned_abs().max(other.unsigned_abs()).max(most);
-    }
-    most <= QUICK_COEFFICIENT
 }
 
 #[cfg(test)]
