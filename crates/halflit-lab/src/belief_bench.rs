@@ -48,7 +48,8 @@ struct Measured {
     pass: &'static str,
     threads: usize,
     seconds: f64,
-    /// Features, beliefs, squared norms, labels and sensitive values: each is read once; an update also writes the beliefs.
+    /// Features, beliefs and sensitive values, and for a sensitive feature squared norms and labels: each is read once; an update also
+    /// writes the beliefs.
     bytes: usize,
     bytes_per_second: f64,
     /// Read bandwidth measured in alternation with this pass.
@@ -110,7 +111,8 @@ pub fn run(args: Args) -> Outcome {
                     share_of_stream: own / peak,
                 });
             };
-            measure("query", rows_bytes + logits + 10 * n, &|| {
+            let norm_bytes = if has_feature { 8 * n } else { 0 };
+            measure("query", rows_bytes + logits + norm_bytes + 2 * n, &|| {
                 let beliefs = beliefs.borrow();
                 let (query, beliefs, secret) = (&query, &*beliefs, &secret);
                 let _ = pool.install(|| black_box(query.sums(beliefs, secret)));

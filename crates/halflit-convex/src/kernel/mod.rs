@@ -11,8 +11,6 @@
 //! * the sums are integers, so their order does not matter; the bound `rows * bound < 2^62` excludes overflow.
 
 mod beliefs;
-mod beliefs_glm;
-mod beliefs_plain;
 mod block;
 pub(crate) mod clamp;
 pub(crate) mod lanes;
@@ -20,9 +18,10 @@ pub(crate) mod pass;
 mod units;
 pub(crate) mod weights;
 
-pub use beliefs::{BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, MAX_VALUES, VectorQuery};
-pub use beliefs_glm::{BeliefRows, GradientQuery, SensitiveValues};
-pub use beliefs_plain::PlainQuery;
+pub use beliefs::{
+    BeliefQuery, BeliefRows, BeliefSums, BeliefUpdate, Beliefs, GradientQuery, MAX_VALUES, PlainQuery,
+    SensitiveValues, VectorQuery,
+};
 pub use block::{BLOCK_ROWS, Batch, Block, PerRow, Rule};
 pub use clamp::{MAX_COEFFICIENT, QUICK_COEFFICIENT, clamp_coefficient, coefficient_limit};
 pub use lanes::Level;
@@ -33,7 +32,7 @@ pub use weights::LatticeWeights;
 /// Sums of contributions stay below this magnitude, so that no 64-bit addition overflows.
 pub const SUM_LIMIT: u64 = 1 << 62;
 
-/// Why a pass was refused. Nothing in here depends on a cell of the table.
+/// Why a pass was refused. Nothing in here depends on a private cell of the table.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum KernelError {
     /// `contributions * bound` reaches 2^62.
@@ -108,6 +107,11 @@ pub enum KernelError {
         /// The number of rows or units.
         rows: usize,
     },
+    /// Rows with public features in columns that belong to the sensitive values.
+    #[error(
+        "the public rows must be zero in the columns that sensitive values fill; clear those columns first"
+    )]
+    Filled,
     /// A centre that does not fit the sums or is too long a vector.
     #[error("the centre must have {expected} entries and, with its multiples, a norm below 2^61")]
     Centre {
@@ -116,7 +120,5 @@ pub enum KernelError {
     },
 }
 
-#[cfg(test)]
-mod beliefs_tests;
 #[cfg(test)]
 mod tests;

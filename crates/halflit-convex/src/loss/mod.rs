@@ -21,6 +21,7 @@ pub use regression::{Huber, PseudoHuber, Squared};
 pub use rule::LossRule;
 pub use scalar::{Kink, ScalarLoss};
 pub use softmax::Softmax;
+pub(crate) use softmax::one_hot;
 
 use serde::{Deserialize, Serialize};
 

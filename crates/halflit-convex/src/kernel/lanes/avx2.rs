@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 pub(super) const WIDE: usize = 16;
 
 /// Rows whose scores are computed together.
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 
 /// # Safety
 /// The processor has AVX2.
@@ -68,7 +68,7 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
 /// low + 2^12 high, lanes 2j and 2j+1 added, in 64 bits, for 32-bit lanes without sign.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn widen(low: __m256i, high: __m256i) -> __m256i {
+pub(super) fn widen(low: __m256i, high: __m256i) -> __m256i {
     let lower_half = _mm256_set1_epi64x(0xffff_ffff);
     let [low, high] =
         [low, high].map(|x| _mm256_add_epi64(_mm256_and_si256(x, lower_half), _mm256_srli_epi64::<32>(x)));
@@ -78,7 +78,7 @@ fn widen(low: __m256i, high: __m256i) -> __m256i {
 /// Sums the lanes of each of four vectors: lane r of the result is the sum of vector r.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn reduce(rows: [__m256i; ROWS]) -> __m256i {
+pub(super) fn reduce(rows: [__m256i; ROWS]) -> __m256i {
     // pairs of rows share a vector: even lanes the first row, odd lanes the second
     let pair = |a, b| _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
     let (a, b) = (pair(rows[0], rows[1]), pair(rows[2], rows[3]));

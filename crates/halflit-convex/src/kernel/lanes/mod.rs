@@ -3,7 +3,8 @@
 //! * `dots`: exact scores sum_j W_j q_j of a block of rows.
 //! * `accumulate`: exact sums_j += sum_i s_i q_ij over a block of rows.
 //!
-//! Both are integer sums, so the three versions agree bit for bit by arithmetic, not by luck; tests check it.
+//! Both are integer sums, so the three versions agree bit for bit by arithmetic, not by luck; tests check it. `runs` has both for rows that
+//! follow one another, `vectors` the operations of IEEE arithmetic on eight numbers at a time.
 //!
 //! # Integer layout
 //!
@@ -17,15 +18,23 @@
 //!
 //! * Calls into `#[target_feature]` functions: a [`Level`] other than portable exists only after the processor reported
 //!   the features (`Level::available`).
-//! * Vector loads from rows: [`Panel::starts`] checks that every row's padded extent lies inside the slice.
+//! * Vector loads from rows: [`Panel::starts`] and [`Run::new`] check that every row's padded extent lies inside the slice.
 //! * Loads and stores of digits and sums: their lengths are asserted to be whole vectors first.
 //! * A prefetch reads and writes nothing, whatever the address.
+//! * Registers of numbers ([`Vectors`]) come from a value that only [`Level::work`] makes, on a level that has them.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_runs;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+mod runs;
+mod vectors;
+
+pub(crate) use runs::Run;
+pub(crate) use vectors::{Arrays, EIGHT, VectorWork, Vectors};
 
 use super::block::{BLOCK_ROWS, Block, Rule};
 use super::clamp::{QUICK_COEFFICIENT, clamp_block};

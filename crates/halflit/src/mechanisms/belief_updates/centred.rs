@@ -68,7 +68,8 @@ impl CentredRun<'_> {
         watch: &mut dyn Watch,
     ) -> Result<Solution, MechanismError> {
         self.centring.check()?;
-        let rows = self.parts.private_rows();
+        let believed = self.parts.believed_rows(self.domain)?;
+        let rows = believed.len();
         let mut beliefs = Beliefs::uniform(rows, self.domain.len());
         let steps = self.optimizer.steps();
         self.optimizer.run(dimension, self.radius, |step, weights| {
@@ -76,7 +77,7 @@ impl CentredRun<'_> {
                 return Err(MechanismError::Interrupted);
             }
             // 1. One pass.
-            let query = self.parts.query(self.domain, self.loss, weights)?;
+            let query = believed.gradient(self.loss, weights)?;
             let sums = query.sums(&beliefs, &secret.0)?;
             let scale = query.unit() / rows.max(1) as f64;
             let mut mean: Vec<f64> = sums.believed.iter().map(|&sum| sum as f64 * scale).collect();

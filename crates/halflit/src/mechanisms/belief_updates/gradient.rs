@@ -4,7 +4,7 @@ use crate::mechanisms::MechanismError;
 use crate::mechanisms::believed::Believed;
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
 use crate::problem::Problem;
-use halflit_convex::kernel::{BeliefQuery, BeliefRows, Beliefs, GradientQuery, SensitiveValues};
+use halflit_convex::kernel::{BeliefQuery, BeliefRows, Beliefs, SensitiveValues};
 use halflit_convex::{Loss, Rows};
 use halflit_table::PublicFeatures;
 use std::borrow::Cow;
@@ -48,14 +48,12 @@ impl<'a> PublicParts<'a> {
         square.sqrt() * crate::problem::FEATURE_UNIT
     }
 
-    /// The gradient over the private rows, as a query.
-    pub fn query<'b>(
+    /// The private rows as far as they are public, for gradient queries. Looks at all rows: once for many queries.
+    pub fn believed_rows<'b>(
         &'b self,
         domain: &'b SensitiveDomain,
-        loss: Loss,
-        weights: &[f64],
-    ) -> Result<GradientQuery<'b>, MechanismError> {
-        Ok(BeliefRows::new(&self.rows, self.labels, domain.values())?.gradient(loss, weights)?)
+    ) -> Result<BeliefRows<'b>, MechanismError> {
+        Ok(BeliefRows::new(&self.rows, self.labels, domain.values())?)
     }
 
     /// The minimizer of the objective expected under the beliefs.

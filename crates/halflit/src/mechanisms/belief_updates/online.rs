@@ -147,7 +147,7 @@ impl Online {
     /// Weights of the wrong number; no randomness.
     pub fn gradient(&mut self, loss: Loss, weights: &[f64]) -> Result<Answer, MechanismError> {
         let parts = PublicParts::of(&self.problem)?;
-        self.answerer.ask(&parts.query(&self.domain, loss, weights)?)
+        self.answerer.ask(&parts.believed_rows(&self.domain)?.gradient(loss, weights)?)
     }
 
     /// Solves several problems with the same beliefs, one after the other: what one learns serves the next (Theorem 18). When the
@@ -208,12 +208,13 @@ pub(super) fn solve(
     if let Optimizer::Minimizers { penalty, .. } = task.optimizer {
         return minimizers(answerer, parts, domain, task, penalty, dimension, watch);
     }
+    let rows = parts.believed_rows(domain)?;
     let mut failed = None;
     let solution = task.optimizer.run(dimension, task.radius, |step, weights| {
         if watch.progress(step, steps).is_break() {
             return Err(MechanismError::Interrupted);
         }
-        let query = parts.query(domain, task.loss, weights)?;
+        let query = rows.gradient(task.loss, weights)?;
         let mean = match answerer.ask(&query)? {
             Answer::Mean(mean) => mean,
             Answer::Fail => {
@@ -237,6 +238,7 @@ fn minimizers(
     dimension: usize,
     watch: &mut dyn Watch,
 ) -> Result<Solution, MechanismError> {
+    let rows = parts.believed_rows(domain)?;
     let (rounds, limits) = (task.optimizer.steps(), (task.regularization.max(penalty), task.radius));
     let (mut weights, mut status) = (vec![0.0; dimension], Status::Finished);
     for round in 0..rounds {
@@ -244,7 +246,7 @@ fn minimizers(
             return Err(MechanismError::Interrupted);
         }
         weights = parts.minimizer(domain, answerer.beliefs(), task.loss, limits, weights, ROUGHLY);
-        match answerer.ask_once(&parts.query(domain, task.loss, &weights)?)? {
+        match answerer.ask_once(&rows.gradient(task.loss, &weights)?)? {
             Asked::Updated => {}
             Asked::Answered(_) => break,
             Asked::Failed => {

@@ -1,6 +1,6 @@
 //! The fused passes against sums written out row by row.
 
-use super::*;
+use super::super::*;
 use crate::rows::{DenseRows, FEATURE_SCALE, Rows, SparseRows};
 use crate::testing::Numbers;
 use crate::{Interval, Loss, LossSpec};

@@ -1,13 +1,15 @@
 //! Queries written down by the caller: n * k vectors, rounded to a lattice that cannot overflow.
 
-use super::KernelError;
-use super::beliefs::{
+use super::super::KernelError;
+use super::super::block::BLOCK_ROWS;
+use super::super::lanes::Level;
+use super::{
     BELIEF_SUM_LIMIT, BeliefQuery, BeliefSums, BeliefUpdate, Beliefs, Partial, VectorQuery, check, over_rows,
-    sealed, shares_of,
+    sealed,
 };
 
-/// Rows handed to a thread at a time.
-const RUN_ROWS: usize = 256;
+/// Blocks handed to a thread at a time.
+const RUN_BLOCKS: usize = 8;
 
 /// Coordinates are rounded to at most this many steps per unit.
 const MOST_STEPS: u64 = 1 << 40;
@@ -55,32 +57,29 @@ impl<Q: VectorQuery> BeliefQuery for PlainQuery<'_, Q> {
     fn sums(&self, beliefs: &Beliefs, secret: &[u16]) -> Result<BeliefSums, KernelError> {
         check(beliefs, Some(secret), self.rows, self.values)?;
         let (d, k) = (self.query.dimension(), self.values);
-        let total = over_rows(self.rows, RUN_ROWS, d, |start, end| {
-            let mut part = Partial::zero(d);
-            let (mut values, mut integers, mut shares) =
-                (vec![0.0; d * k], vec![0i64; d * k], vec![0.0f32; k]);
-            for (row, &value) in secret.iter().enumerate().take(end).skip(start) {
-                self.fill(row, &mut values, &mut integers);
-                shares_of(beliefs.of_rows(row, 1), &mut shares);
-                let inverse = 1.0 / shares.iter().map(|&share| f64::from(share)).sum::<f64>();
+        let memory = || (vec![0.0; d * k], vec![0i64; d * k]);
+        let run = RUN_BLOCKS * BLOCK_ROWS;
+        let total = over_rows(self.rows, run, d, memory, |(values, integers), part, rows| {
+            for (row, &value) in rows.clone().zip(&secret[rows]) {
+                self.fill(row, values, integers);
+                let shares = beliefs.shares(row);
+                let inverse = 1.0 / shares.iter().sum::<f64>();
                 for (column, believed) in part.believed.iter_mut().enumerate() {
-                    let mean: f64 =
-                        (0..k).map(|y| f64::from(shares[y]) * integers[y * d + column] as f64).sum();
+                    let mean: f64 = (0..k).map(|y| shares[y] * integers[y * d + column] as f64).sum();
                     *believed += (mean * inverse).round_ties_even() as i64;
                 }
                 let chosen = usize::from(value).min(k - 1);
-                for (actual, &value) in part.actual.iter_mut().zip(&integers[chosen * d..][..d]) {
-                    *actual += value;
-                }
                 for y in 0..k {
                     let own = &integers[y * d..][..d];
+                    // looks at every value, like the other passes
+                    let mask = -i64::from(y == chosen);
+                    part.actual.iter_mut().zip(own).for_each(|(actual, &value)| *actual += value & mask);
                     for other in 0..y {
                         let distance = squared_distance(own, &integers[other * d..][..d]);
                         part.squared_diameter = part.squared_diameter.max(distance);
                     }
                 }
             }
-            part
         });
         let Partial { believed, actual, squared_diameter } = total;
         Ok(BeliefSums { believed, actual, squared_diameter })
@@ -96,14 +95,14 @@ impl<Q: VectorQuery> BeliefQuery for PlainQuery<'_, Q> {
                 rows: d,
             });
         }
-        beliefs.change_runs(RUN_ROWS, |start, logits| {
-            let (mut values, mut integers) = (vec![0.0; d * k], vec![0i64; d * k]);
-            for (row, logits) in logits.chunks_exact_mut(k).enumerate() {
-                self.fill(start + row, &mut values, &mut integers);
-                for (y, logit) in logits.iter_mut().enumerate() {
+        let memory = || (vec![0.0; d * k], vec![0i64; d * k]);
+        beliefs.change_blocks(Level::best(), RUN_BLOCKS, memory, |(values, integers), span, logits| {
+            for row in 0..span.len {
+                self.fill(span.first + row, values, integers);
+                for (y, logits) in logits.iter_mut().enumerate() {
                     let own = integers[y * d..][..d].iter().zip(&update.direction);
                     let product: f64 = own.map(|(&value, direction)| value as f64 * direction).sum();
-                    *logit += update.step(product / self.steps);
+                    logits.0[row] += update.step(product / self.steps);
                 }
             }
         });
