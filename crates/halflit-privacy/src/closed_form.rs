@@ -23,7 +23,7 @@ pub(crate) fn gaussian_delta(mu: f64, eps: f64) -> Interval {
             // Far to the left R(a) overflows and nothing cancels: Phi(-a) - phi(a) R(b).
             normal_cdf(-a) - normal_density(a) * mills_ratio(a + mu)
         } else {
-            normal_density(a) * mills_difference(a, a + mu)
+            normal_density(a) * mills_difference(a, mu)
         }
     };
     // a is known to within `error`; for a fixed mu delta decreases in a, as it does in eps.
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     /// (mu, eps, delta) from the definition, made with mpmath 1.3.0 at 50 digits; arguments are the doubles shown.
-    const GAUSSIAN: [(f64, f64, f64); 8] = [
+    const GAUSSIAN: [(f64, f64, f64); 10] = [
         (1.0, 1.0, 0.126_936_737_506_643_95),
         (1.0, 0.0, 0.382_924_922_548_026_2),
         (0.01, 0.05, 5.481_440_200_746_873e-10),
@@ -160,6 +160,9 @@ mod tests {
         (30.0, 400.0, 0.948_703_047_155_936_9),
         (0.000_1, 0.000_2, 8.491_551_721_200_35e-7),
         (1e3, 507_000.0, 1.270_741_330_975_977_5e-12),
+        // A mu so small that a rounded end of the difference of Mills ratios would be felt.
+        (1.3e-9, 1.7e-8, 2.192_353_059_199_501_1e-49),
+        (3.7e-7, 1.9e-6, 9.502_484_685_363_147e-15),
     ];
 
     #[test]

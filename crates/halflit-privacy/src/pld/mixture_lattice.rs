@@ -245,10 +245,10 @@ fn half_infinite_cell(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
     // e^b Q - P = q [E(z) Phi(z) - Phi(z-k)], in the form that does not cancel at this z.
     let y = k * z - 0.5 * k * k;
     let deficit = if z <= 5.0 {
-        normal_density(z - k) * mills_difference(-z, k - z)
+        normal_density(z - k) * mills_difference(-z, k)
     } else if y > 0.0 {
         // E Phi(z) - Phi(z-k) = (E - 1) + [Phi(k-z) - E Phi(-z)]
-        expm1(y) + normal_density(z - k) * mills_difference(z - k, z)
+        expm1(y) + normal_density(z - k) * mills_difference(z - k, k)
     } else {
         exp(y) * normal_cdf(z) - normal_cdf(z - k)
     };
