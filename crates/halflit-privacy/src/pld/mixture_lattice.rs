@@ -225,8 +225,9 @@ fn split(pair: &Mixture, a: Boundary, b: Boundary) -> Option<Split> {
     } else {
         quadrature(pair, a, b, log_unit)
     };
-    // The ends of the cell are known to within their slack, so its true width is too.
-    let spread = (a.slack + b.slack) / width;
+    // The ends of the cell are known to within their slack, so its true width w is too; the divisors e^w - 1 and 1 - e^-w
+    // change by at most 1 + 1/w times as much, relatively.
+    let spread = (a.slack + b.slack) * (1.0 + 1.0 / width);
     // No outcome is further out than this.
     let reach = a.z.abs().max(b.z.abs()).min(pair.shift - FAR_LEFT);
     let exponents = reach * reach + pair.shift * (reach + pair.shift);

@@ -219,3 +219,38 @@ fn huge_noise_keeps_its_digits() {
         assert!(answer.upper - answer.lower <= 1e-10 * truth, "{event:?}: {answer:?}");
     }
 }
+
+/// The largest loss of three releases of epsilon 0.7 is 2.2e-16 above 3 * 0.7 in doubles: there delta is not zero yet.
+#[test]
+fn the_largest_loss_is_not_rounded_down() {
+    let answer =
+        Profile::of(&times(Event::PureDp { epsilon: epsilon(0.7) }, 3)).unwrap().delta(epsilon(3.0 * 0.7));
+    // (2.2e-16)/(1 + e^-0.7)^3, made with mpmath 1.3.0.
+    let truth = 6.624_236e-17;
+    assert!(answer.lower <= truth && truth <= answer.upper && answer.upper < 1e-7, "{answer:?}");
+}
+
+/// The noise of a Gaussian is rounded to the unsafe side for the lower end: it must be rounded back. mpmath 1.3.0, 60 digits.
+#[test]
+fn the_lower_end_of_a_gaussian_is_rounded_down() {
+    let gaussian = |noise: f64, change: Change, count: u64| {
+        times(Event::Gaussian { noise_multiplier: NoiseMultiplier::new(noise).unwrap(), change }, count)
+    };
+    let cases = [
+        (
+            gaussian(5_301.084_087_213_237, Change::ZeroOut, 1),
+            2.226_530_401_476_842_6e-10,
+            0.000_828_227_644_881_676_87,
+        ),
+        (
+            gaussian(101_595_423.741_927_39, Change::Replace, 1_000_000_000),
+            9.207_557_415_305_03e-85,
+            0.011_789_038_495_773_431,
+        ),
+    ];
+    for (event, d, truth) in cases {
+        let answer = Profile::of(&event).unwrap().epsilon(delta(d));
+        assert!(answer.lower <= truth && truth <= answer.upper, "{event:?}: {answer:?} {truth}");
+        assert!(answer.upper <= answer.lower * (1.0 + 1e-11), "{event:?}: {answer:?}");
+    }
+}
