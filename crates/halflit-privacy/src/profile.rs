@@ -141,26 +141,26 @@ impl Profile {
         self.alternatives.iter().map(|composition| View { composition, composer: &self.composer })
     }
 
-    fn single(&self, eps: f64) -> Interval {
-        self.worst(|view| view.delta(eps))
-    }
-
     fn group_delta(&self, eps: f64) -> Interval {
         if let Some(mu) = self.gdp_mu() {
             let mu = mu.next_up();
             return Interval::new(gaussian_delta(below(mu), eps).lower, gaussian_delta(mu, eps).upper);
         }
+        let upper = self.group_delta_upper(eps);
+        let lower = self.worst(|view| view.delta(eps)).lower;
+        Interval::new(lower.min(upper), upper)
+    }
+
+    /// The upper end alone, for groups of anything but Gaussians.
+    fn group_delta_upper(&self, eps: f64) -> f64 {
         // Not above eps/m: a smaller epsilon has a larger delta.
         let each = (eps / self.group as f64).next_down().max(0.0);
-        let single = self.single(each);
+        let single = self.views().map(|view| view.delta_upper(each, false)).fold(0.0, f64::max);
         // (e^{m e} - 1)/(e^e - 1), which is m at zero.
         let factor = if each > 0.0 { expm1(eps) / expm1(each) } else { self.group as f64 };
-        let upper = single.upper * factor * (1.0 + 1e-14);
-        let upper = if single.upper == 0.0 { 0.0 } else { upper.min(1.0) };
+        let upper = if single == 0.0 { 0.0 } else { (single * factor * (1.0 + 1e-14)).min(1.0) };
         // rho m^2, where there is a rho.
-        let upper = self.zcdp_rho().map_or(upper, |rho| upper.min(zcdp_delta(rho, eps)));
-        let lower = self.single(eps).lower;
-        Interval::new(lower.min(upper), upper)
+        self.zcdp_rho().map_or(upper, |rho| upper.min(zcdp_delta(rho, eps)))
     }
 
     fn group_epsilon(&self, delta: f64) -> Interval {
@@ -173,7 +173,7 @@ impl Profile {
         }
         let lower = self.worst(|view| view.epsilon(delta)).lower;
         // The bound need not decrease everywhere; any epsilon at which it is small enough is a valid answer.
-        let upper = coarse_smallest(|eps| self.group_delta(eps).upper <= delta);
+        let upper = coarse_smallest(|eps| self.group_delta_upper(eps) <= delta);
         Interval::new(lower, upper)
     }
 }
