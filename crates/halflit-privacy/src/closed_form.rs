@@ -7,12 +7,18 @@ use libm::{exp, log, log1p};
 /// Relative error of the special functions behind the closed forms (measured: 2e-14; stated with a margin).
 pub(crate) const CLOSED_FORM_ERROR: f64 = 1e-12;
 
+/// Beyond this mu squares overflow and nothing is hidden: no answer but the trivial one.
+const LARGEST_MU: f64 = 1e100;
+
 /// delta(eps) of a Gaussian mechanism with mu = sensitivity/std (Balle and Wang 2018), in Mills ratios:
 ///
 /// Phi(-a) - e^eps Phi(-b) = phi(a) [R(a) - R(b)], a = eps/mu - mu/2, b = a + mu.
 pub(crate) fn gaussian_delta(mu: f64, eps: f64) -> Interval {
     if mu == 0.0 {
         return Interval { lower: 0.0, upper: 0.0 };
+    }
+    if !(mu <= LARGEST_MU) {
+        return Interval { lower: 0.0, upper: 1.0 };
     }
     let (a, size) = (eps / mu - 0.5 * mu, eps / mu + 0.5 * mu);
     if a > 1e9 {
@@ -23,7 +29,7 @@ pub(crate) fn gaussian_delta(mu: f64, eps: f64) -> Interval {
             // Far to the left R(a) overflows and nothing cancels: Phi(-a) - phi(a) R(b).
             normal_cdf(-a) - normal_density(a) * mills_ratio(a + mu)
         } else {
-            normal_density(a) * mills_difference(a, a + mu)
+            normal_density(a) * mills_difference(a, mu)
         }
     };
     // a is known to within `error`; for a fixed mu delta decreases in a, as it does in eps.
@@ -40,6 +46,9 @@ pub(crate) fn gaussian_epsilon(mu: f64, delta: f64) -> Interval {
     }
     if delta == 0.0 {
         return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
+    }
+    if !(mu <= LARGEST_MU) {
+        return Interval { lower: 0.0, upper: f64::INFINITY };
     }
     // delta(mu^2/2 + mu t) <= Phi(-t): far enough out for any positive double.
     let far = 0.5 * mu * mu + 40.0 * mu;
@@ -89,7 +98,7 @@ fn minimum(function: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
 }
 
 /// The smallest eps in [0, inf) at which a condition that stays true once true holds, to one part in 1e14; the answer
-/// satisfies the condition. Infinite if it fails up to 1e12 times `far`.
+/// satisfies the condition. Infinite if it fails up to 1e12 times `far`, or as far as doubles go.
 pub(crate) fn smallest_epsilon(far: f64, holds: impl Fn(f64) -> bool) -> f64 {
     if holds(0.0) {
         return 0.0;
@@ -99,7 +108,7 @@ pub(crate) fn smallest_epsilon(far: f64, holds: impl Fn(f64) -> bool) -> f64 {
     while !holds(high) {
         low = high;
         high *= 4.0;
-        if !(high <= 1e12 * far) {
+        if !(high <= 1e12 * far && high.is_finite()) {
             return f64::INFINITY;
         }
     }
@@ -116,7 +125,7 @@ pub(crate) fn largest_epsilon(far: f64, holds: impl Fn(f64) -> bool) -> f64 {
     while holds(high) {
         low = high;
         high *= 4.0;
-        if !(high <= 1e12 * far) {
+        if !(high <= 1e12 * far && high.is_finite()) {
             return low;
         }
     }
@@ -151,7 +160,7 @@ mod tests {
     use super::*;
 
     /// (mu, eps, delta) from the definition, made with mpmath 1.3.0 at 50 digits; arguments are the doubles shown.
-    const GAUSSIAN: [(f64, f64, f64); 8] = [
+    const GAUSSIAN: [(f64, f64, f64); 10] = [
         (1.0, 1.0, 0.126_936_737_506_643_95),
         (1.0, 0.0, 0.382_924_922_548_026_2),
         (0.01, 0.05, 5.481_440_200_746_873e-10),
@@ -160,6 +169,9 @@ mod tests {
         (30.0, 400.0, 0.948_703_047_155_936_9),
         (0.000_1, 0.000_2, 8.491_551_721_200_35e-7),
         (1e3, 507_000.0, 1.270_741_330_975_977_5e-12),
+        // A mu so small that a rounded end of the difference of Mills ratios would be felt.
+        (1.3e-9, 1.7e-8, 2.192_353_059_199_501e-49),
+        (3.7e-7, 1.9e-6, 9.502_484_685_363_147e-15),
     ];
 
     #[test]
@@ -195,6 +207,17 @@ mod tests {
             assert!(delta.lower == 0.0 && delta.upper > 0.0 && delta.upper < 1e-300, "{mu} {eps}: {delta:?}");
             assert!(zcdp_delta(0.5 * mu * mu, eps) > 0.0 || mu * mu == 0.0, "{mu} {eps}");
         }
+    }
+
+    /// No privacy at all has an answer, and in time.
+    #[test]
+    fn a_mu_beyond_every_square_is_answered() {
+        for mu in [1e101, 1e160, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(gaussian_epsilon(mu, 1e-6).upper, f64::INFINITY);
+            assert_eq!(gaussian_delta(mu, 1.0).upper, 1.0);
+        }
+        assert_eq!(smallest_epsilon(f64::INFINITY, |_| false), f64::INFINITY);
+        assert_eq!(largest_epsilon(f64::INFINITY, |_| true), f64::INFINITY);
     }
 
     /// The tight conversion beats the textbook one (eps = rho + 2 sqrt(rho log(1/delta))), and respects the Gaussian

@@ -65,9 +65,9 @@ impl Parts {
         if self.mu_squared == 0.0 { 0.0 } else { libm::sqrt(self.mu_squared).next_up() }
     }
 
-    /// The total mu, rounded down by far more than the sums and quotients behind it were rounded up.
+    /// The total mu, rounded down.
     pub(crate) fn mu_below(&self) -> f64 {
-        libm::sqrt(self.mu_squared) * (1.0 - 1e-12)
+        below(libm::sqrt(self.mu_squared))
     }
 
     /// Everything as pairs, the Gaussians as one with the given mu.
@@ -284,6 +284,11 @@ fn repetitions(count: Option<u64>) -> Result<u64, AccountingError> {
         Some(count) if count <= MOST_REPETITIONS => Ok(count),
         _ => Err(AccountingError::TooManyRepetitions { most: MOST_REPETITIONS }),
     }
+}
+
+/// A mu taken down by far more than the sums and quotients behind it were rounded up.
+pub(crate) fn below(mu: f64) -> f64 {
+    mu * (1.0 - 1e-12)
 }
 
 /// a + b, rounded up unless the sum is exact.

@@ -182,9 +182,10 @@ impl Interval {
         self.upper > 0.0 && !(self.upper - self.lower > 0.9 * (before.upper - before.lower))
     }
 
-    /// For probabilities that are positive but may be too small for a double.
+    /// For probabilities that are positive but may be too small for a double, or for one with all its digits.
     pub(crate) fn never_zero(self) -> Self {
-        Interval { lower: self.lower, upper: self.upper.max(f64::MIN_POSITIVE) }
+        let lower = if self.lower < f64::MIN_POSITIVE { 0.0 } else { self.lower };
+        Interval { lower, upper: self.upper.max(f64::MIN_POSITIVE) }
     }
 
     /// Another truth that is at most this leaves the larger of the two as well known as this one, nearly.

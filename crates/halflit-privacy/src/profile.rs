@@ -6,7 +6,7 @@
 use crate::closed_form::{
     CLOSED_FORM_ERROR, gaussian_delta, gaussian_epsilon, largest_epsilon, smallest_epsilon, zcdp_delta,
 };
-use crate::composition::{Composition, Parts, add_up, alternatives};
+use crate::composition::{Composition, Parts, add_up, alternatives, below, times_up};
 use crate::error::AccountingError;
 use crate::event::Event;
 use crate::number::{Delta, Epsilon, Interval};
@@ -141,33 +141,39 @@ impl Profile {
         self.alternatives.iter().map(|composition| View { composition, composer: &self.composer })
     }
 
-    fn single(&self, eps: f64) -> Interval {
-        self.worst(|view| view.delta(eps))
-    }
-
     fn group_delta(&self, eps: f64) -> Interval {
         if let Some(mu) = self.gdp_mu() {
-            return gaussian_delta(mu.next_up(), eps);
+            let mu = mu.next_up();
+            return Interval::new(gaussian_delta(below(mu), eps).lower, gaussian_delta(mu, eps).upper);
         }
-        let each = eps / self.group as f64;
-        let single = self.single(each);
+        let upper = self.group_delta_upper(eps);
+        let lower = self.worst(|view| view.delta(eps)).lower;
+        Interval::new(lower.min(upper), upper)
+    }
+
+    /// The upper end alone, for groups of anything but Gaussians.
+    fn group_delta_upper(&self, eps: f64) -> f64 {
+        // Not above eps/m: a smaller epsilon has a larger delta.
+        let each = (eps / self.group as f64).next_down().max(0.0);
+        let single = self.views().map(|view| view.delta_upper(each, false)).fold(0.0, f64::max);
         // (e^{m e} - 1)/(e^e - 1), which is m at zero.
         let factor = if each > 0.0 { expm1(eps) / expm1(each) } else { self.group as f64 };
-        let upper = single.upper * factor * (1.0 + 1e-14);
-        let upper = if single.upper == 0.0 { 0.0 } else { upper.min(1.0) };
+        let upper = if single == 0.0 { 0.0 } else { (single * factor * (1.0 + 1e-14)).min(1.0) };
         // rho m^2, where there is a rho.
-        let upper = self.zcdp_rho().map_or(upper, |rho| upper.min(zcdp_delta(rho, eps)));
-        let lower = self.single(eps).lower;
-        Interval::new(lower.min(upper), upper)
+        self.zcdp_rho().map_or(upper, |rho| upper.min(zcdp_delta(rho, eps)))
     }
 
     fn group_epsilon(&self, delta: f64) -> Interval {
         if let Some(mu) = self.gdp_mu() {
-            return gaussian_epsilon(mu.next_up(), delta);
+            let mu = mu.next_up();
+            return Interval::new(
+                gaussian_epsilon(below(mu), delta).lower,
+                gaussian_epsilon(mu, delta).upper,
+            );
         }
         let lower = self.worst(|view| view.epsilon(delta)).lower;
         // The bound need not decrease everywhere; any epsilon at which it is small enough is a valid answer.
-        let upper = coarse_smallest(|eps| self.group_delta(eps).upper <= delta);
+        let upper = coarse_smallest(|eps| self.group_delta_upper(eps) <= delta);
         Interval::new(lower, upper)
     }
 }
@@ -291,7 +297,7 @@ impl View<'_> {
 
     fn numeric_delta(&self, parts: &Parts, mu: f64, eps: f64) -> Interval {
         match parts.pairs.as_slice() {
-            [] => gaussian_delta(mu, eps),
+            [] => Interval::new(gaussian_delta(below(mu), eps).lower, gaussian_delta(mu, eps).upper),
             [(pair, 1)] if mu == 0.0 => pair.delta_bounds(eps),
             _ => self.directions(&parts.with_gaussian(mu), |pairs, direction, other| {
                 match bounded_loss(pairs, direction) {
@@ -319,7 +325,7 @@ impl View<'_> {
 
     fn numeric_epsilon(&self, parts: &Parts, mu: f64, delta: f64) -> Interval {
         match parts.pairs.as_slice() {
-            [] => gaussian_epsilon(mu, delta),
+            [] => Interval::new(gaussian_epsilon(below(mu), delta).lower, gaussian_epsilon(mu, delta).upper),
             [(pair, 1)] if mu == 0.0 => single_epsilon(pair, delta),
             _ => self.directions(&parts.with_gaussian(mu), |pairs, direction, other| {
                 // Total variation adds up: below delta there is nothing to solve.
@@ -372,9 +378,10 @@ fn is_closed_form(pairs: &[(Pair, u64)]) -> bool {
     matches!(pairs, [] | [(_, 1)])
 }
 
-/// The largest total loss, where every part is bounded.
+/// The largest total loss, where every part is bounded; rounded up, because from there on delta is what is revealed.
 fn bounded_loss(pairs: &[(Pair, u64)], direction: Direction) -> Option<f64> {
-    let total: f64 = pairs.iter().map(|(pair, count)| *count as f64 * pair.largest_loss(direction)).sum();
+    let part = |(pair, count): &(Pair, u64)| times_up(*count, pair.largest_loss(direction));
+    let total = pairs.iter().map(part).fold(0.0, add_up);
     total.is_finite().then_some(total)
 }
 
@@ -390,7 +397,7 @@ fn revealed(pairs: &[(Pair, u64)]) -> Interval {
 /// The largest delta of any one of the releases: all of them together cost at least as much.
 fn single_delta(parts: &Parts, mu: f64, eps: f64) -> f64 {
     let pairs = parts.pairs.iter().map(|(pair, _)| pair.delta_bounds(eps).lower);
-    pairs.fold(gaussian_delta(mu, eps).lower, f64::max)
+    pairs.fold(gaussian_delta(below(mu), eps).lower, f64::max)
 }
 
 /// epsilon of one release, by its closed form.

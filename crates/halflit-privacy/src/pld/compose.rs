@@ -68,7 +68,7 @@ pub fn log_chernoff(factors: &[Factor], spacing: f64, theta: f64, loss: f64) -> 
 }
 
 /// An upper bound on log of the composed mass beyond `top`: Chernoff at a few tilts around the given one; nothing if no
-/// sum of losses gets there.
+/// sum of losses gets there. Infinite if no tilt says anything: lifted masses may add up to more than one.
 pub fn log_beyond(factors: &[Factor], spacing: f64, tilt: f64, top: f64) -> f64 {
     let last = |factor: &Factor| factor.law.last().map_or(0, |entry| entry.0) as f64 * spacing;
     let largest: f64 = factors.iter().map(|factor| factor.count as f64 * last(factor)).sum();
@@ -78,7 +78,14 @@ pub fn log_beyond(factors: &[Factor], spacing: f64, tilt: f64, top: f64) -> f64 
     [1.0, 1.1, 1.3]
         .map(|scale| log_chernoff(factors, spacing, scale * tilt, top))
         .into_iter()
-        .fold(0.0, f64::min)
+        .fold(f64::INFINITY, f64::min)
+}
+
+/// The most entries of a law that fold onto one slot of the cycle. Far out they may all lie a whole length apart, because
+/// both the widths of cells and the length are powers of two.
+fn most_in_a_slot(law: &[(i64, f64)], len: usize) -> usize {
+    let (first, last) = (law.first().map_or(0, |entry| entry.0), law.last().map_or(0, |entry| entry.0));
+    law.len().min(((last - first) / len as i64) as usize + 1) + 1
 }
 
 fn largest_exponent(law: &[(i64, f64)], spacing: f64, theta: f64) -> f64 {
@@ -124,10 +131,9 @@ pub fn compose(factors: &[Factor], spacing: f64, theta: f64, start: i64, fft: &R
             multiply(&mut product, &mut errors, &spectrum, &bounds);
         }
     }
-    // Folding adds up to law-length entries per slot, each sum within n u of exact; a slot's sum of positive terms keeps
-    // relative accuracy, so it joins the error of the weights.
+    // A slot's sum of n positive terms is within n u of exact, relatively, so it joins the error of the weights.
     let folds: f64 =
-        factors.iter().map(|factor| factor.count as f64 * (factor.law.len() / len + 2) as f64).sum();
+        factors.iter().map(|factor| factor.count as f64 * most_in_a_slot(factor.law, len) as f64).sum();
     weight_error += folds * UNIT_ROUNDOFF;
     // log_scale is a sum of products, each within a few ulps of its size.
     weight_error += 8.0 * UNIT_ROUNDOFF * log_sizes;

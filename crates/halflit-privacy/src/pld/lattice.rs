@@ -116,8 +116,8 @@ impl Lattice {
         self.upper.reverse();
         for (index, mass) in &mut self.upper {
             let loss = *index as f64 * h;
-            // Q'(i) = P'(i) e^{-loss}; up by the error of the exponential.
-            *mass *= exp(-loss) * (1.0 + 4.0 * UNIT_ROUNDOFF);
+            // Q'(i) = P'(i) e^{-loss}; up by the error of the exponential, and where it is below every double.
+            *mass = *mass * (exp(-loss) * (1.0 + 4.0 * UNIT_ROUNDOFF)) + f64::MIN_POSITIVE;
             *index = -*index;
         }
         self.cells.reverse();

@@ -174,6 +174,6 @@ pub fn log_hockey_stick(theta: f64, cumulant: Cumulant) -> f64 {
     if !(sigma > 0.0) {
         return 0.0;
     }
-    let difference = mills_difference(theta * sigma, (theta + 1.0) * sigma);
+    let difference = mills_difference(theta * sigma, sigma);
     log(difference.max(1e-300 * mills_ratio(theta * sigma))) - 0.918_938_533_204_672_8
 }

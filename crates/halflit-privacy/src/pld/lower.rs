@@ -165,7 +165,9 @@ impl Side {
         // What is too small for a double is something when it is rounded up, and nothing when down.
         let smallest = if sign > 0.0 { f64::MIN_POSITIVE } else { 0.0 };
         let moved = |cell: &Cell| {
-            (cell.index, mass(cell) * (1.0 + sign * (cell.error + 4.0 * UNIT_ROUNDOFF)) + smallest)
+            // Where the error is larger than the mass there may be nothing, but never less.
+            let factor = (1.0 + sign * (cell.error + 4.0 * UNIT_ROUNDOFF)).max(0.0);
+            (cell.index, mass(cell) * factor + smallest)
         };
         let law = |lattice: &Lattice| merged(lattice.cells.iter().map(moved).collect());
         Side { laws: lattices.iter().map(|(lattice, count)| (law(lattice), *count)).collect() }

@@ -137,7 +137,7 @@ impl Mixture {
         }
         // e^eps phi(z + k) = exp(eps - 2kz) phi(z - k)
         let mirrored = exp(eps - 0.5 * (z + k) * (z + k)) / (2.0 * std::f64::consts::PI).sqrt();
-        q * (tail_gap(z, k) + mirrored * mills_difference(z, z + k))
+        q * (tail_gap(z, k) + mirrored * mills_difference(z, k))
     }
 
     /// The same in the other direction: H_{e^eps}(Q || P).
@@ -157,7 +157,7 @@ impl Mixture {
             // R(-z) overflows far to the right; there E(z) Phi(z) <= 1 is far above Phi(z-k) and nothing cancels.
             return exp(eps) * q * (exp(k * z - 0.5 * k * k) * normal_cdf(z) - normal_cdf(z - k));
         }
-        exp(eps) * q * normal_density(z - k) * mills_difference(-z, k - z)
+        exp(eps) * q * normal_density(z - k) * mills_difference(-z, k)
     }
 
     /// P - e^eps Q of the half-line [z, inf), eps the loss at z.
@@ -200,7 +200,7 @@ fn tail_gap(z: f64, k: f64) -> f64 {
         // E(z) Phi(-z) = phi(z-k) R(z)
         return normal_cdf(-a) - normal_density(a) * mills_ratio(z);
     }
-    normal_density(a) * mills_difference(a, z)
+    normal_density(a) * mills_difference(a, k)
 }
 
 #[cfg(test)]

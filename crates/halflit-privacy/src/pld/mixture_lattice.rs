@@ -225,8 +225,9 @@ fn split(pair: &Mixture, a: Boundary, b: Boundary) -> Option<Split> {
     } else {
         quadrature(pair, a, b, log_unit)
     };
-    // The ends of the cell are known to within their slack, so its true width is too.
-    let spread = (a.slack + b.slack) / width;
+    // The ends of the cell are known to within their slack, so its true width w is too; the divisors e^w - 1 and 1 - e^-w
+    // change by at most 1 + 1/w times as much, relatively.
+    let spread = (a.slack + b.slack) * (1.0 + 1.0 / width);
     // No outcome is further out than this.
     let reach = a.z.abs().max(b.z.abs()).min(pair.shift - FAR_LEFT);
     let exponents = reach * reach + pair.shift * (reach + pair.shift);
@@ -245,10 +246,10 @@ fn half_infinite_cell(pair: &Mixture, a: Boundary, b: Boundary) -> (f64, f64) {
     // e^b Q - P = q [E(z) Phi(z) - Phi(z-k)], in the form that does not cancel at this z.
     let y = k * z - 0.5 * k * k;
     let deficit = if z <= 5.0 {
-        normal_density(z - k) * mills_difference(-z, k - z)
+        normal_density(z - k) * mills_difference(-z, k)
     } else if y > 0.0 {
         // E Phi(z) - Phi(z-k) = (E - 1) + [Phi(k-z) - E Phi(-z)]
-        expm1(y) + normal_density(z - k) * mills_difference(z - k, z)
+        expm1(y) + normal_density(z - k) * mills_difference(z - k, k)
     } else {
         exp(y) * normal_cdf(z) - normal_cdf(z - k)
     };

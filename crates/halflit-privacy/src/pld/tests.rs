@@ -2,7 +2,7 @@ use super::lattice::Decisive;
 use super::mixture_lattice::Widths;
 use super::tail_sums::Masses;
 use super::*;
-use compose::{Factor, compose};
+use compose::{Factor, compose, log_beyond};
 
 fn mixture(rate: f64, noise: f64, two_sided: bool) -> Pair {
     Pair::Mixture(Mixture { rate, shift: 1.0 / noise, two_sided })
@@ -217,4 +217,32 @@ fn rare_large_losses_do_not_drown_in_round_off() {
     let pairs = [(mixture(1e-4, 0.7, false), 10)];
     let answer = composer.epsilon(&pairs, Direction::Forward, 1e-12, 0.0);
     assert!(answer.upper <= 1.001 * answer.lower && (answer.upper - 0.68652).abs() < 1e-3, "{answer:?}");
+}
+
+/// Lifted masses may add up to more than one, and so may what lies beyond the window.
+#[test]
+fn what_lies_beyond_the_window_may_exceed_one() {
+    let law = [(10, 5.0)];
+    let beyond = |tilt: f64| log_beyond(&[Factor { law: &law, count: 2 }], 1.0, tilt, 20.0);
+    assert!(beyond(0.0) >= log(25.0) && beyond(0.5) >= log(25.0));
+    // No tilt, no bound.
+    assert_eq!(beyond(f64::NAN), f64::INFINITY);
+}
+
+/// Cells as wide as the cycle is long all fold onto one slot; every addition there is charged.
+#[test]
+fn folding_onto_one_slot_is_charged() {
+    let law: Vec<(i64, f64)> = (0..1000).map(|j| (256 * j, 1e-3)).collect();
+    let fft = Rc::new(RealFft::new(256));
+    let composed = compose(&[Factor { law: &law, count: 1 }], 0.0625, 0.0, 0, &fft);
+    assert!(composed.weight_error >= 999.0 * fft::UNIT_ROUNDOFF, "{:e}", composed.weight_error);
+}
+
+/// Exchanged, a mass may be below every double; under the other law it is not.
+#[test]
+fn reversal_keeps_masses_that_underflow() {
+    let mut lattice = Lattice::empty(1.0);
+    lattice.add_mass(-1, 0.5);
+    lattice.add_mass(800, 0.5);
+    assert!(lattice.reversed().upper.iter().all(|&(_, mass)| mass > 0.0));
 }

@@ -62,20 +62,22 @@ const GAUSS_8: [(f64, f64); 4] = [
     (0.960_289_856_497_536_3, 0.101_228_536_290_376_26),
 ];
 
-/// R(a) - R(b) for a <= b, accurate also when the two nearly agree.
+/// R(a) - R(a + width) for width >= 0, accurate also when the two nearly agree.
 ///
-/// With phi(a) = e^eps phi(b) this is the hockey-stick divergence of two normals: Phi(-a) - e^eps Phi(-b).
-pub fn mills_difference(a: f64, b: f64) -> f64 {
-    if !(a < b) {
+/// The width is given, not the other end: where it is tiny, a rounded end would change it by a large part.
+/// With phi(a) = e^eps phi(a + width) this is the hockey-stick divergence of two normals: Phi(-a) - e^eps Phi(-a - width).
+pub fn mills_difference(a: f64, width: f64) -> f64 {
+    if !(width > 0.0) {
         return 0.0;
     }
-    let (left, right) = (mills_ratio(a), mills_ratio(b));
+    let (left, right) = (mills_ratio(a), mills_ratio(a + width));
     // Far apart: at most two bits are lost.
     if right <= 0.75 * left {
         return left - right;
     }
-    // Close: integrate the slope, which varies by a few ten percent over [a, b].
-    let (middle, half) = (0.5 * (a + b), 0.5 * (b - a));
+    // Close: integrate the slope, which varies by a few ten percent over [a, a + width].
+    let half = 0.5 * width;
+    let middle = a + half;
     let slopes: f64 = GAUSS_8
         .iter()
         .map(|&(node, weight)| {
@@ -124,7 +126,7 @@ pub fn normal_cdf_difference(a: f64, b: f64) -> f64 {
     }
     // phi(a) R(a) - phi(b) R(b) = phi(a) [ (R(a) - R(b)) + R(b) (1 - phi(b)/phi(a)) ]
     let log_ratio = -0.5 * (b - a) * (b + a);
-    normal_density(a) * (mills_difference(a, b) - mills_ratio(b) * expm1(log_ratio))
+    normal_density(a) * (mills_difference(a, b - a) - mills_ratio(b) * expm1(log_ratio))
 }
 
 /// The x with log Phi(x) = log_p, for log_p < 0; -inf and +inf at the ends.

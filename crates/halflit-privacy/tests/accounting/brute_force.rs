@@ -1,6 +1,6 @@
 //! One and two releases by plain numerical integration of the definition, with nothing shared with the crate but erf.
 
-use crate::{delta, epsilon, poisson, times};
+use crate::{delta, epsilon, fixed_size, poisson, times};
 use halflit_privacy::{Change, Event, Interval, NoiseMultiplier, Profile, SamplingRate};
 
 fn density(x: f64) -> f64 {
@@ -197,5 +197,60 @@ fn bounded_losses_agree_with_enumeration() {
         assert_eq!(profile.delta(epsilon(eps0 * count as f64 * 1.000_001)).upper, 0.0);
         let all = profile.epsilon(delta(0.0));
         assert!((all.upper / (eps0 * count as f64) - 1.0).abs() < 1e-9, "{all:?}");
+    }
+}
+
+/// (event, eps, delta), made with mpmath 1.3.0 at 60 digits from the definition: noise so large that
+/// the two ends of every difference of tails nearly agree.
+#[test]
+fn huge_noise_keeps_its_digits() {
+    let noise = 730_276_507.25;
+    let cases = [
+        (poisson(0.005, noise, Change::ZeroOut), 9.585_410_362_384_351e-11, 3.773_512_571_200_04e-57),
+        (poisson(0.005, noise, Change::Replace), 1.917_082_072_476_870_2e-10, 7.547_010_820_958_564e-57),
+        (fixed_size(0.005, noise), 1.917_082_072_476_870_2e-10, 7.547_039_464_591_781e-57),
+        (poisson(0.3, noise, Change::ZeroOut), 3.820_470_701_578_905e-9, 3.034_010_240_278_388_5e-31),
+        (poisson(0.3, noise, Change::Replace), 7.640_941_403_157_81e-9, 6.068_018_073_499_035e-31),
+        (fixed_size(0.3, noise), 7.640_941_403_157_81e-9, 6.068_022_910_798_137e-31),
+    ];
+    for (event, eps, truth) in cases {
+        let answer = Profile::of(&event).unwrap().delta(epsilon(eps));
+        assert!(answer.lower <= truth && truth <= answer.upper, "{event:?}: {answer:?} {truth}");
+        assert!(answer.upper - answer.lower <= 1e-10 * truth, "{event:?}: {answer:?}");
+    }
+}
+
+/// The largest loss of three releases of epsilon 0.7 is 2.2e-16 above 3 * 0.7 in doubles: there delta is not zero yet.
+#[test]
+fn the_largest_loss_is_not_rounded_down() {
+    let answer =
+        Profile::of(&times(Event::PureDp { epsilon: epsilon(0.7) }, 3)).unwrap().delta(epsilon(3.0 * 0.7));
+    // (2.2e-16)/(1 + e^-0.7)^3, made with mpmath 1.3.0.
+    let truth = 6.624_236e-17;
+    assert!(answer.lower <= truth && truth <= answer.upper && answer.upper < 1e-7, "{answer:?}");
+}
+
+/// The noise of a Gaussian is rounded to the unsafe side for the lower end: it must be rounded back. mpmath 1.3.0, 60 digits.
+#[test]
+fn the_lower_end_of_a_gaussian_is_rounded_down() {
+    let gaussian = |noise: f64, change: Change, count: u64| {
+        times(Event::Gaussian { noise_multiplier: NoiseMultiplier::new(noise).unwrap(), change }, count)
+    };
+    let cases = [
+        (
+            gaussian(5_301.084_087_213_237, Change::ZeroOut, 1),
+            2.226_530_401_476_842_6e-10,
+            0.000_828_227_644_881_676_9,
+        ),
+        (
+            gaussian(101_595_423.741_927_39, Change::Replace, 1_000_000_000),
+            9.207_557_415_305_03e-85,
+            0.011_789_038_495_773_431,
+        ),
+    ];
+    for (event, d, truth) in cases {
+        let answer = Profile::of(&event).unwrap().epsilon(delta(d));
+        assert!(answer.lower <= truth && truth <= answer.upper, "{event:?}: {answer:?} {truth}");
+        assert!(answer.upper <= answer.lower * (1.0 + 1e-11), "{event:?}: {answer:?}");
     }
 }

@@ -224,3 +224,17 @@ fn a_delta_of_zero_admits_bounded_losses_only() {
     let pure = steps(budget, |count| times(Event::PureDp { epsilon: epsilon(0.125) }, count)).unwrap();
     assert!((7..=8).contains(&pure.value), "{}", pure.value);
 }
+
+/// A sensitivity so far above its noise that squares overflow: no privacy, but an answer.
+#[test]
+fn no_privacy_at_all_is_answered() {
+    let event = Event::GaussianDiameter {
+        sensitivity: L2Sensitivity::new(2e210).unwrap(),
+        noise_std: NoiseStd::new(0.3).unwrap(),
+    };
+    for event in [event.clone(), Event::Composed(vec![event, poisson(0.1, 1.0, Change::ZeroOut)])] {
+        let profile = Profile::of(&event).unwrap();
+        assert_eq!(profile.epsilon(delta(1e-6)).upper, f64::INFINITY);
+        assert_eq!(profile.delta(epsilon(1.0)).upper, 1.0);
+    }
+}
