@@ -26,6 +26,9 @@ pub struct Args {
     /// Seconds spent on each measurement.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// This loss alone: logistic or softmax.
+    #[arg(long, value_parser = ["logistic", "softmax"])]
+    loss: Option<String>,
 }
 
 struct Case {
@@ -82,7 +85,7 @@ pub fn run(args: Args) -> Outcome {
     let pool = pool(args.threads.max(1))?;
     let mut cases = Vec::new();
     let mut table: Option<Table> = None;
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| args.loss.as_ref().is_none_or(|loss| loss == case.name)) {
         if table.as_ref().is_none_or(|table| table.rows.len() != case.rows) {
             drop(table.take());
             table = Some(Table::dense(case.rows, case.columns)?);

@@ -41,13 +41,10 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
                 }
                 // SAFETY: vector < vectors, and rows and digits extend to whole vectors.
                 let load = |start: *const i16| unsafe { _mm256_loadu_si256(start.add(vector * WIDE).cast()) };
-                let (low, high, rows) = (load(low.as_ptr()), load(high.as_ptr()), starts.map(load));
-                // All products before all sums: taking turns, sums would occupy the ports that only products need.
-                let (low, high) =
-                    (rows.map(|q| _mm256_madd_epi16(q, low)), rows.map(|q| _mm256_madd_epi16(q, high)));
-                for row in 0..ROWS {
-                    low_sums[row] = _mm256_add_epi32(low_sums[row], low[row]);
-                    high_sums[row] = _mm256_add_epi32(high_sums[row], high[row]);
+                let (low, high) = (load(low.as_ptr()), load(high.as_ptr()));
+                for (row, q) in starts.map(load).into_iter().enumerate() {
+                    low_sums[row] = _mm256_add_epi32(low_sums[row], _mm256_madd_epi16(q, low));
+                    high_sums[row] = _mm256_add_epi32(high_sums[row], _mm256_madd_epi16(q, high));
                 }
             }
             for row in 0..ROWS {
