@@ -34,6 +34,7 @@ use crate::problem::FEATURE_UNIT;
 use halflit_convex::quasi_newton::{self, Smooth};
 use halflit_convex::solver::Cholesky;
 use halflit_convex::{Eigen, Rows};
+use rayon::prelude::*;
 
 /// First guesses at most, and steps with each.
 const GUESSES: usize = 10;
@@ -148,30 +149,52 @@ fn own_hessians(design: &Design, weights: &[f64]) -> Vec<Vec<f64>> {
     let (rows, width, outputs) = (&design.rows, design.rows.width(), design.loss.outputs());
     let seen = rows.len().min(GUESSED_ROWS);
     let scale = FEATURE_UNIT * FEATURE_UNIT * rows.len() as f64 / seen.max(1) as f64;
-    let mut hessians = vec![vec![0.0; width * width]; outputs];
-    for index in 0..seen {
-        let row = index * rows.len() / seen;
-        let bends: Vec<f64> = match outputs {
+    let bends = |row: usize| -> Vec<f64> {
+        match outputs {
             1 => vec![flat_curvature(design)],
             _ => soft_label(design, row, weights).iter().map(|m| m * (1.0 - m)).collect(),
-        };
-        let entries: Vec<(usize, f64)> = match rows {
-            Rows::Dense(rows) => rows.row(row).iter().map(|&q| f64::from(q)).enumerate().collect(),
-            Rows::Sparse(rows) => rows.row(row).iter().map(|(column, q)| (column, f64::from(q))).collect(),
-        };
-        for (hessian, bend) in hessians.iter_mut().zip(bends) {
-            let share = scale * design.weight(row) * bend;
+        }
+    };
+    let seen: Vec<(usize, Vec<f64>)> = (0..seen)
+        .into_par_iter()
+        .map(|index| index * rows.len() / seen)
+        .map(|row| (row, bends(row)))
+        .collect();
+    let of_output = |output: usize| {
+        let mut hessian = vec![0.0; width * width];
+        let mut dense = vec![0.0; width];
+        for (row, bends) in &seen {
+            let share = scale * design.weight(*row) * bends[output];
             // What hardly bends adds nothing to a guess.
             if share < 1e-6 * scale {
                 continue;
             }
-            for &(i, x) in &entries {
-                let line = &mut hessian[i * width..(i + 1) * width];
-                entries.iter().for_each(|&(j, y)| line[j] += share * x * y);
+            match rows {
+                Rows::Dense(rows) => {
+                    dense.iter_mut().zip(rows.row(*row)).for_each(|(x, &q)| *x = f64::from(q));
+                    for (i, line) in hessian.chunks_exact_mut(width.max(1)).enumerate() {
+                        let factor = share * dense[i];
+                        line[..=i].iter_mut().zip(&dense).for_each(|(entry, x)| *entry += factor * x);
+                    }
+                }
+                // Columns ascend.
+                Rows::Sparse(rows) => {
+                    for (i, x) in rows.row(*row).iter() {
+                        for (j, y) in rows.row(*row).iter().take_while(|(j, _)| *j <= i) {
+                            hessian[i * width + j] += share * f64::from(x) * f64::from(y);
+                        }
+                    }
+                }
             }
         }
-    }
-    hessians
+        for i in 0..width {
+            for j in 0..i {
+                hessian[j * width + i] = hessian[i * width + j];
+            }
+        }
+        hessian
+    };
+    (0..outputs).into_par_iter().map(of_output).collect()
 }
 
 /// The penalised fit's weights as the most likely ones would be, output by output; none where matrices are not worked out.
