@@ -1,5 +1,6 @@
 //! Planning: every mechanism that supports the declared relation, priced and ranked by predicted error. No private cell is read.
 
+use crate::figures::{about, whole};
 use crate::mechanisms::noisy_gradient::parts::{Clip, Sampling};
 use crate::mechanisms::noisy_gradient::{self, Centre};
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch, public_rows, zero_model_loss};
@@ -77,13 +78,14 @@ pub struct PublicRowsWorth {
 impl PublicRowsWorth {
     /// What they buy, in a sentence.
     pub fn sentence(&self) -> String {
-        let PublicRowsWorth { rows, without, with, .. } = self;
-        if with < without {
+        let (rows, without) = (whole(self.rows), about(self.without, 2));
+        if self.with < self.without {
+            let with = about(self.with, 2);
             format!(
-                "The {rows} public rows lower the predicted excess loss from {without:.4} (without them) to {with:.4}."
+                "The {rows} public rows lower the predicted excess loss from {without} (without them) to {with}."
             )
         } else {
-            format!("The {rows} public rows do not lower the predicted excess loss of {without:.4}.")
+            format!("The {rows} public rows do not lower the predicted excess loss of {without}.")
         }
     }
 }

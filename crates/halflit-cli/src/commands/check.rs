@@ -24,7 +24,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     if findings.is_empty() {
         if !json {
-            println!("\nNo problems found. Next: halflit plan {}", args.dataset.data.display());
+            println!("\nNo problems found. Next: halflit plan {}", args.dataset.arguments());
         }
         return Ok(());
     }

@@ -54,6 +54,16 @@ impl ChosenColumns {
 }
 
 impl Dataset {
+    /// The arguments as given, for the next command.
+    pub fn arguments(&self) -> String {
+        let quoted = |path: &Path| match path.display().to_string() {
+            plain if !plain.contains(char::is_whitespace) => plain,
+            spaced => format!("'{spaced}'"),
+        };
+        let privacy = self.privacy.as_deref().map(|file| format!(" --privacy {}", quoted(file)));
+        quoted(&self.data) + &privacy.unwrap_or_default()
+    }
+
     /// Where the declaration is.
     pub fn privacy_path(&self) -> PathBuf {
         self.privacy.clone().unwrap_or_else(|| beside(&self.data, "privacy.toml"))

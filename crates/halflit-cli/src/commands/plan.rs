@@ -3,6 +3,7 @@ use crate::commands::dataset::EncodedDataset;
 use crate::commands::options::PlanOptions;
 use crate::progress::Progress;
 use halflit::Plans;
+use halflit::figures::about;
 use halflit::plan::Summary;
 use serde_json::json;
 
@@ -52,13 +53,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     );
     for row in &summaries {
         println!(
-            "  {:<19} {:<48} {:>10.4} {:>9} {:>8.1} {:>11.3e}{}",
+            "  {:<19} {:<48} {:>10} {:>9} {:>8.1} {:>11}{}",
             row.mechanism,
             row.variant,
-            row.predicted_excess,
+            about(row.predicted_excess, 2),
             row.releases,
             row.passes,
-            row.noise_per_release,
+            about(row.noise_per_release, 3),
             if row.is_hopeless { "  not worth it" } else { "" }
         );
     }
@@ -76,7 +77,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if summaries.iter().all(|row| row.is_hopeless) {
         println!("No mechanism is predicted to beat the zero model at this budget: it would buy nothing.");
     } else {
-        println!("Next: halflit train {}", args.input.dataset.data.display());
+        println!("Next: halflit train {}", args.input.dataset.arguments());
     }
     Ok(())
 }

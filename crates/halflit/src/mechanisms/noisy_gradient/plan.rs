@@ -189,7 +189,7 @@ impl Plan {
         Ok(noise)
     }
 
-    /// A first-order descent: the given one, or momentum as the schedule advises.
+    /// The given descent; or Newton steps from the public fit, or momentum as the schedule advises.
     fn choose_descent(
         &mut self,
         problem: &Problem,
@@ -206,18 +206,20 @@ impl Plan {
         let single_release_noise = clip_norm * single_multiplier / weight;
         let curvature = public_curvature(problem)?;
         let is_warm = self.start == Start::PublicMinimizer && params.descent.is_none();
-        match (&curvature, params.descent) {
-            (None, Some(Descent::Newton { .. })) => return Err(no_curvature()),
-            (Some(curvature), None) if is_warm && self.sampling == Sampling::FullBatch => {
-                let steps = NonZeroU64::new(params.steps.unwrap_or(newton::STEPS))
-                    .ok_or(MechanismError::not_positive("number of steps", 0.0))?;
-                let noise = calibrated(steps, params.budget_growth.unwrap_or(1.0))?;
-                self.steps = steps.get();
-                self.descent = Descent::Newton { noise: clip_norm * noise.root_mean_square() / weight };
-                self.predicted_excess = curvature.excess_of_newton(self.steps, single_release_noise);
-                return Ok(noise);
-            }
-            _ => {}
+        if matches!(params.descent, Some(Descent::Newton { .. })) && curvature.is_none() {
+            return Err(no_curvature());
+        }
+        if let Some(curvature) = &curvature
+            && is_warm
+            && self.sampling == Sampling::FullBatch
+        {
+            let steps = NonZeroU64::new(params.steps.unwrap_or(newton::STEPS))
+                .ok_or(MechanismError::not_positive("number of steps", 0.0))?;
+            let noise = calibrated(steps, params.budget_growth.unwrap_or(1.0))?;
+            self.steps = steps.get();
+            self.descent = Descent::Newton { noise: clip_norm * noise.root_mean_square() / weight };
+            self.predicted_excess = curvature.excess_of_newton(self.steps, single_release_noise);
+            return Ok(noise);
         }
         let guess = prior_radius(problem.loss(), problem.dimension(), problem.radius());
         let scales = Scales {
