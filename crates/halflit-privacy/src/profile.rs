@@ -406,3 +406,25 @@ fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
     let lower = largest_epsilon(1.0, |eps| pair.delta_bounds(eps).lower > delta);
     Interval::new(lower, upper)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against m units a release of epsilon e may cost m e. In doubles eps/m rounds up to e for some eps below m e, where
+    /// delta is tiny but not zero: priced at eps/m as rounded, it would be zero.
+    #[test]
+    fn a_group_is_not_priced_above_its_share_of_epsilon() {
+        for (units, each, eps) in [(3, 0.01, 0.03), (5, 0.05, 0.25), (7, 0.29, 2.03)] {
+            let group = NonZeroU64::new(units).unwrap();
+            let m = units as f64;
+            assert!(m.mul_add(each, -eps) > 0.0 && eps / m >= each, "no trap: {units} {each} {eps}");
+            let event = Event::PureDp { epsilon: Epsilon::new(each).unwrap() };
+            let profile = Profile::of(&event).unwrap().for_groups_of(group);
+            let delta = profile.delta(Epsilon::new(eps).unwrap()).upper;
+            // Some mechanism has (e^{m e} - e^eps)/(1 + e^{m e}).
+            let truth = m.mul_add(each, -eps) / (1.0 + libm::exp(-eps));
+            assert!(truth <= delta && delta < 1e-12, "{units} {each} {eps}: {delta}");
+        }
+    }
+}
