@@ -178,6 +178,10 @@ impl Profile {
     }
 }
 
+/// Below this an epsilon is not sought any closer. Halving would go on for as long as there are doubles where any positive
+/// epsilon is enough but zero is not.
+const SMALLEST_SOUGHT: f64 = 1e-15;
+
 /// Like `smallest_epsilon` but to one part in a million: each question is expensive.
 fn coarse_smallest(holds: impl Fn(f64) -> bool) -> f64 {
     if holds(0.0) {
@@ -191,7 +195,7 @@ fn coarse_smallest(holds: impl Fn(f64) -> bool) -> f64 {
             return f64::INFINITY;
         }
     }
-    while high - low > 1e-6 * high {
+    while high - low > 1e-6 * high && high > SMALLEST_SOUGHT {
         let middle = 0.5 * (low + high);
         if holds(middle) {
             high = middle;
@@ -426,5 +430,12 @@ mod tests {
             let truth = m.mul_add(each, -eps) / (1.0 + libm::exp(-eps));
             assert!(truth <= delta && delta < 1e-12, "{units} {each} {eps}: {delta}");
         }
+    }
+
+    /// Bisection between zero and the smallest double would never end.
+    #[test]
+    fn a_search_for_epsilon_ends_where_all_but_zero_are_enough() {
+        let found = coarse_smallest(|eps| eps > 0.0);
+        assert!(found > 0.0 && found <= SMALLEST_SOUGHT, "{found}");
     }
 }
