@@ -5,7 +5,7 @@
 
 use crate::error::AccountingError;
 use crate::event::Event;
-use crate::number::{Delta, Epsilon, Interval, NoiseMultiplier, SamplingRate};
+use crate::number::{Delta, Epsilon, Interval, NoiseMultiplier, Readable, SamplingRate};
 use crate::pld::Composer;
 use crate::profile::Profile;
 use libm::{exp, log};
@@ -38,8 +38,8 @@ pub struct Calibrated<T> {
 pub enum CalibrationError {
     /// Even the most careful value in the range costs too much.
     #[error(
-        "no {name} fits epsilon = {epsilon}, delta = {delta}: even {name} = {extreme} costs more; raise epsilon or delta, \
-         or plan less"
+        "no {name} fits epsilon = {}, delta = {}: even {name} = {} costs more; raise epsilon or delta, or plan less",
+        Readable(*epsilon), Readable(*delta), Readable(*extreme)
     )]
     NothingFits {
         /// Which parameter was sought.

@@ -209,6 +209,18 @@ mod tests {
         }
     }
 
+    /// Doubles this small lie 5e-324 apart, which no relative error covers: in these units the truths are 1495491.688, 33116.505
+    /// and 15.760 (mpmath 1.3.0, 60 digits), and a lower end rounded to the nearest would lie above each of them.
+    #[test]
+    fn a_lower_end_without_all_its_digits_is_zero() {
+        for eps in [38.5, 38.6, 38.8] {
+            let delta = gaussian_delta(1.0, eps);
+            assert_eq!((delta.lower, delta.upper), (0.0, f64::MIN_POSITIVE), "{eps}");
+        }
+        // 5.1e-308 has all its digits.
+        assert!(gaussian_delta(1.0, 37.9).lower > 0.0);
+    }
+
     /// No privacy at all has an answer, and in time.
     #[test]
     fn a_mu_beyond_every_square_is_answered() {

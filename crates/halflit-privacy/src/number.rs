@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// A number outside its range.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("{name} = {value}: must be {allowed}; {remedy}")]
+#[error("{name} = {}: must be {allowed}; {remedy}", Readable(*value))]
 pub struct ParameterError {
     /// Which number.
     pub name: &'static str,
@@ -18,6 +18,17 @@ pub struct ParameterError {
     pub allowed: &'static str,
     /// How to fix it.
     pub remedy: &'static str,
+}
+
+/// A number in a message: with an exponent where plain digits would be mostly zeros (1e-300, not 300 of them).
+pub(crate) struct Readable(pub(crate) f64);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        let is_plain = size == 0.0 || (1e-4..1e16).contains(&size) || !size.is_finite();
+        if is_plain { fmt::Display::fmt(&self.0, f) } else { fmt::LowerExp::fmt(&self.0, f) }
+    }
 }
 
 macro_rules! checked_number {
@@ -60,7 +71,7 @@ macro_rules! checked_number {
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                Readable(self.0).fmt(f)
             }
         }
     };
@@ -253,6 +264,18 @@ mod tests {
         check(LaplaceScale::new, "Laplace scale");
         check(Rho::new, "rho");
         check(Mu::new, "mu");
+    }
+
+    #[test]
+    fn tiny_and_huge_numbers_are_told_with_an_exponent() {
+        for (value, text) in
+            [(1e-300, "1e-300"), (2.5e-5, "2.5e-5"), (1e-4, "0.0001"), (0.0, "0"), (0.3, "0.3")]
+        {
+            assert_eq!(Delta::new(value).unwrap().to_string(), text);
+        }
+        assert_eq!(L2Radius::new(1e300).unwrap().to_string(), "1e300");
+        assert!(Delta::new(-1e-300).unwrap_err().to_string().starts_with("delta = -1e-300: "));
+        assert!(Delta::new(f64::INFINITY).unwrap_err().to_string().starts_with("delta = inf: "));
     }
 
     #[test]

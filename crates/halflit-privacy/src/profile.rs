@@ -178,6 +178,10 @@ impl Profile {
     }
 }
 
+/// Below this an epsilon is not sought any closer. Halving would go on for as long as there are doubles where any positive
+/// epsilon is enough but zero is not.
+const SMALLEST_SOUGHT: f64 = 1e-15;
+
 /// Like `smallest_epsilon` but to one part in a million: each question is expensive.
 fn coarse_smallest(holds: impl Fn(f64) -> bool) -> f64 {
     if holds(0.0) {
@@ -191,7 +195,7 @@ fn coarse_smallest(holds: impl Fn(f64) -> bool) -> f64 {
             return f64::INFINITY;
         }
     }
-    while high - low > 1e-6 * high {
+    while high - low > 1e-6 * high && high > SMALLEST_SOUGHT {
         let middle = 0.5 * (low + high);
         if holds(middle) {
             high = middle;
@@ -405,4 +409,33 @@ fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
     let upper = smallest_epsilon(1.0, |eps| pair.delta_bounds(eps).upper <= delta);
     let lower = largest_epsilon(1.0, |eps| pair.delta_bounds(eps).lower > delta);
     Interval::new(lower, upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against m units a release of epsilon e may cost m e. In doubles eps/m rounds up to e for some eps below m e, where
+    /// delta is tiny but not zero: priced at eps/m as rounded, it would be zero.
+    #[test]
+    fn a_group_is_not_priced_above_its_share_of_epsilon() {
+        for (units, each, eps) in [(3, 0.01, 0.03), (5, 0.05, 0.25), (7, 0.29, 2.03)] {
+            let group = NonZeroU64::new(units).unwrap();
+            let m = units as f64;
+            assert!(m.mul_add(each, -eps) > 0.0 && eps / m >= each, "no trap: {units} {each} {eps}");
+            let event = Event::PureDp { epsilon: Epsilon::new(each).unwrap() };
+            let profile = Profile::of(&event).unwrap().for_groups_of(group);
+            let delta = profile.delta(Epsilon::new(eps).unwrap()).upper;
+            // Some mechanism has (e^{m e} - e^eps)/(1 + e^{m e}).
+            let truth = m.mul_add(each, -eps) / (1.0 + libm::exp(-eps));
+            assert!(truth <= delta && delta < 1e-12, "{units} {each} {eps}: {delta}");
+        }
+    }
+
+    /// Bisection between zero and the smallest double would never end.
+    #[test]
+    fn a_search_for_epsilon_ends_where_all_but_zero_are_enough() {
+        let found = coarse_smallest(|eps| eps > 0.0);
+        assert!(found > 0.0 && found <= SMALLEST_SOUGHT, "{found}");
+    }
 }

@@ -168,37 +168,28 @@ impl Gaussian {
         let noise_multiplier = checked("--noise-multiplier", self.noise_multiplier, NoiseMultiplier::new)?;
         let change = self.change.into();
         let event = repeated(Event::Gaussian { noise_multiplier, change }, counted(self.steps)?);
-        let words = format!(
-            "{} with noise multiplier {}",
-            times(self.steps, "Gaussian release"),
-            self.noise_multiplier
-        );
+        let words =
+            format!("{} with noise multiplier {noise_multiplier}", times(self.steps, "Gaussian release"));
         Ok((Priced { event, words, change: Some(change) }, self.question))
     }
 }
 
 impl Laplace {
     fn priced(self) -> Result<(Priced, Question), Failure> {
-        let event = Event::Laplace {
-            sensitivity: checked("--sensitivity", self.sensitivity, L1Sensitivity::new)?,
-            scale: checked("--scale", self.scale, LaplaceScale::new)?,
-        };
-        let event = repeated(event, counted(self.steps)?);
-        let words = format!(
-            "{} of scale {} and l1 sensitivity {}",
-            times(self.steps, "Laplace release"),
-            self.scale,
-            self.sensitivity
-        );
+        let sensitivity = checked("--sensitivity", self.sensitivity, L1Sensitivity::new)?;
+        let scale = checked("--scale", self.scale, LaplaceScale::new)?;
+        let event = repeated(Event::Laplace { sensitivity, scale }, counted(self.steps)?);
+        let releases = times(self.steps, "Laplace release");
+        let words = format!("{releases} of scale {scale} and l1 sensitivity {sensitivity}");
         Ok((Priced { event, words, change: None }, self.question))
     }
 }
 
 impl Pure {
     fn priced(self) -> Result<(Priced, Question), Failure> {
-        let event = Event::PureDp { epsilon: checked("--epsilon-each", self.epsilon_each, Epsilon::new)? };
-        let event = repeated(event, counted(self.steps)?);
-        let words = format!("{} of epsilon {}", times(self.steps, "pure release"), self.epsilon_each);
+        let epsilon = checked("--epsilon-each", self.epsilon_each, Epsilon::new)?;
+        let event = repeated(Event::PureDp { epsilon }, counted(self.steps)?);
+        let words = format!("{} of epsilon {epsilon}", times(self.steps, "pure release"));
         Ok((Priced { event, words, change: None }, self.question))
     }
 }

@@ -389,10 +389,11 @@ impl Allowed {
             return Ok(());
         }
         let under = change_in_words(change, 1);
-        println!("For ({}, {:e})-differential privacy {under},\n{}.", self.epsilon, self.delta, found.words);
+        let Budget { epsilon: allowed, delta } = budget;
+        println!("For ({allowed}, {delta})-differential privacy {under},\n{}.", found.words);
         let [lower, upper] = ends(*epsilon);
         println!("\n  {:<24}{}", found.key.replace('_', " "), found.value);
-        println!("  {:<24}between {lower} and {upper}", format!("epsilon at delta {:e}", self.delta));
+        println!("  {:<24}between {lower} and {upper}", format!("epsilon at delta {delta}"));
         self.plot.announce();
         Ok(())
     }

@@ -107,6 +107,26 @@ fn a_person_reads_one_sentence_and_a_small_table() {
     assert!(several.starts_with("2 pure releases of epsilon 0.5 are (1, "), "{several}");
 }
 
+/// Plain digits would be 300 zeros.
+#[test]
+fn tiny_numbers_are_told_with_an_exponent() {
+    let desk = Desk::new(1);
+    let budget = "--epsilon 1e-200 --delta 1e-300";
+    for told in [
+        desk.ok("account gaussian --noise-multiplier 2 --change replace --delta 1e-300"),
+        desk.ok("account gaussian --noise-multiplier 2 --change replace --epsilon 37.4"),
+        desk.ok("account laplace --sensitivity 1e-300 --scale 1e-300 --delta 1e-300"),
+        desk.ok("account pure --epsilon-each 1e-300 --delta 0"),
+        desk.ok("calibrate laplace --sensitivity 1e-300 --epsilon 1e-5 --delta 1e-300"),
+        desk.refused(&format!("calibrate gaussian {budget} --change replace")),
+        desk.refused(&format!("calibrate pure {budget}")),
+        desk.refused("account gaussian --noise-multiplier 1e-300 --change replace --delta 1e-5"),
+    ] {
+        assert!(told.contains("e-30") || told.contains("e-29"), "{told}");
+        assert!(!told.contains("0.0000"), "{told}");
+    }
+}
+
 #[test]
 fn the_profile_is_drawn() {
     let desk = Desk::new(1);

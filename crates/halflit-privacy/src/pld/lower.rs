@@ -226,3 +226,23 @@ impl Wrapped {
         (exp(self.log_above - self.tilt_above * threshold) + exp(self.log_below)) * (1.0 + 1e-9) + 1e-285
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounded down by more than itself a mass would be negative, and composed an even number of times positive again.
+    #[test]
+    fn a_mass_smaller_than_its_error_is_rounded_down_to_nothing() {
+        let mut lattice = Lattice::empty(1.0);
+        lattice.cells.push(Cell { index: 0, p: 0.25, q_lifted: 0.25, error: 1e-6 });
+        lattice.cells.push(Cell { index: 1, p: 0.75, q_lifted: 0.75, error: 1.5 });
+        let lattices = [(lattice, 2)];
+        let under_p = &Side::new(&lattices, |cell| cell.p, -1.0).laws[0].0;
+        assert!(under_p[0].1 > 0.0 && under_p[0].1 < 0.25, "{under_p:?}");
+        assert_eq!(under_p[1], (1, 0.0));
+        // The other direction has no such end.
+        let under_q = &Side::new(&lattices, |cell| cell.q_lifted, 1.0).laws[0].0;
+        assert!(under_q[1].1 >= 2.5 * 0.75, "{under_q:?}");
+    }
+}

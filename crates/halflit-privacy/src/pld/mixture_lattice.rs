@@ -355,3 +355,25 @@ impl Integrand {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// e^w - 1 moves by a factor e^s where w moves by s, however wide the cell: a charge of s/w alone, enough for narrow
+    /// cells, would be 1/8 of that for the widest one here. The slack is made large so that nothing else covers for it.
+    #[test]
+    fn the_slack_of_a_wide_cell_is_charged_in_full() {
+        let pair = Mixture { rate: 0.01, shift: 1.0, two_sided: false };
+        let slack = 1e-6;
+        for width in [1e-3, 1.0, 8.0, 32.0] {
+            let end = |loss: f64| Boundary { slack, ..boundary(&pair, 0, loss) };
+            let error = split(&pair, end(0.0), end(width)).unwrap().error;
+            for moved in [width - 2.0 * slack, width + 2.0 * slack] {
+                let low = (expm1(width) / expm1(moved) - 1.0).abs();
+                let high = (expm1(-width) / expm1(-moved) - 1.0).abs();
+                assert!(low <= error && high <= error, "{width}: {low} {high} {error}");
+            }
+        }
+    }
+}
