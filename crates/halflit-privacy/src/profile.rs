@@ -266,7 +266,7 @@ impl View<'_> {
         let composition = self.composition;
         let pairs = composition.upper.with_gaussian(composition.upper.mu());
         if composition.rho > 0.0 || composition.selected.is_some() || is_closed_form(&pairs) {
-            return libm::log(self.delta(eps).upper.max(1e-300));
+            return libm::log(self.delta(eps).upper.max(f64::MIN_POSITIVE));
         }
         self.composer.approximate_log_delta(&pairs, Direction::Forward, eps)
     }
