@@ -79,6 +79,14 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The first row, if a whole block of rows follows it.
+    pub(crate) fn first_of_whole(&self) -> Option<usize> {
+        match self.rows {
+            BlockRows::Run { first, len: BLOCK_ROWS } => Some(first),
+            _ => None,
+        }
+    }
+
     /// The block's rows, if they are scattered.
     pub(crate) fn scattered(&self) -> &'a [u32] {
         match self.rows {

@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
-use super::lanes::{Coefficients, LINE, Level, Panel, prefetch_line};
+use super::lanes::{Coefficients, LINE, Level, Panel, Run, prefetch_line};
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -235,6 +235,12 @@ impl<'a, R: Rule> Pass<'a, R> {
                 scratch.ahead.set(next, width);
                 for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
                 {
+                    if let (Some(first), Ok(scores)) = (block.first_of_whole(), scores.try_into()) {
+                        let run = Run::new(&values[first * width..], width);
+                        let run = if output == 0 { run.looking_ahead() } else { run };
+                        self.level.run_scores(&run, self.weights, output, scores);
+                        continue;
+                    }
                     // what lies ahead is asked for once, not once per output
                     let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
                     let panel = Panel { values, offsets: &scratch.starts, ahead, width };
