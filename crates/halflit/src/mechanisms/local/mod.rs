@@ -113,6 +113,9 @@ pub enum LocalError {
     /// The operating system gave no randomness, or a probability was refused.
     #[error(transparent)]
     Noise(NoiseError),
+    /// A release asked for the numbers of a rehearsal.
+    #[error("these numbers follow from public data and protect nobody; take NoiseSource::from_os()")]
+    RehearsalNoise,
     /// The caller asked to stop.
     #[error("interrupted: nothing is released, and the charge stays in the ledger")]
     Interrupted,
@@ -247,9 +250,12 @@ impl Charged<LocalPlan> {
     /// Randomizes every private unit, in an order that says nothing.
     ///
     /// # Errors
-    /// [`LocalError::Interrupted`] if the watch breaks. The charge stays in every case.
+    /// [`LocalError::Interrupted`] if the watch breaks; the noise is that of a rehearsal. The charge stays in every case.
     pub fn run(self, source: &mut NoiseSource, watch: &mut dyn Watch) -> Result<LocalOutput, LocalError> {
         let Charged { plan, receipt, key } = self;
+        if source.is_rehearsal() {
+            return Err(LocalError::RehearsalNoise);
+        }
         let LocalPlan { values, randomizer, .. } = &plan;
         let mut stream = source.stream()?;
         let (width, planned) = (randomizer.dimension(), plan.messages() as usize);
