@@ -307,6 +307,26 @@ fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
     for mechanism in ["noisy_statistics", "randomized_response"] {
         mismatch(under(labels_by(mechanism), Relation::full(Change::Replace)), "mechanism");
     }
+    // Beliefs read public features; blocks of products are summed over rows that everyone can count.
+    let hidden = |mechanism: &str, loss| {
+        let story = Story { public: vec!["x", "u", "y"], ..Story::new(80).loss(loss) };
+        released_by(Some(mechanism), &story, &mut NoiseSource::from_os().unwrap()).certificate
+    };
+    for mechanism in ["belief_updates", "belief_centred", "belief_statistics"] {
+        let certificate = hidden(mechanism, "logistic");
+        certificate.verify().unwrap();
+        mismatch(under(certificate, Relation::full(Change::Replace)), "mechanism");
+    }
+    let blocks = hidden("block_statistics", "squared");
+    mismatch(under(blocks, Relation::full(Change::Replace)), "known_norm");
+    let story = Story::new(80).loss("squared");
+    let mut blocks =
+        released_by(Some("block_statistics"), &story, &mut NoiseSource::from_os().unwrap()).certificate;
+    blocks.verify().unwrap();
+    if let Statement::BlockStatistics(statement) = &mut blocks.mechanism {
+        statement.change = Change::ZeroOut;
+    }
+    mismatch(under(blocks, Relation::full(Change::ZeroOut)), "mechanism");
     let users = Unit::User { id_column: "user".to_owned() };
     let users =
         Relation::new(users, SensitiveColumns::named(["y"]).unwrap(), PrivateRows::All, Change::Replace);

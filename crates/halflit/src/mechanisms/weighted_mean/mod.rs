@@ -41,6 +41,7 @@ pub use release::{ColumnEstimate, MEAN_FORMAT, MeanFile, MeanRelease};
 
 use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::means::{PublicMoments, for_each_unit};
+use crate::mechanisms::summed_noise::check_range;
 use crate::mechanisms::{Inconsistency, MechanismError};
 use crate::plan::{PlanError, Priced};
 use halflit_noise::{NoiseSource, SumLattice};
@@ -374,12 +375,13 @@ impl Statement {
         if self.sensitive_columns > 0 && !((total - 1.0).abs() <= 1e-9) {
             return Err(Inconsistency::new("weight", "such that all weights add up to 1"));
         }
-        self.noise.as_ref().map_or(Ok(()), NoiseStatement::check)
+        self.noise.as_ref().map_or(Ok(()), |noise| noise.check(self.units))
     }
 }
 
 impl NoiseStatement {
-    fn check(&self) -> Result<(), Inconsistency> {
+    fn check(&self, units: u64) -> Result<(), Inconsistency> {
+        check_range(units, self.lattice_radius)?;
         if !(16..=44).contains(&self.lattice_bits) || self.lattice_radius == 0 {
             return Err(Inconsistency::new(
                 "noise.lattice",
@@ -419,9 +421,10 @@ impl Charged<MeanPlan> {
     /// Computes the means. Consumes the plan: one charge, one run.
     ///
     /// # Errors
-    /// The operating system gives no randomness. The charge stays.
+    /// The operating system gives no randomness; the noise is that of a rehearsal. The charge stays.
     pub fn run(self, source: &mut NoiseSource) -> Result<MeanOutput, MechanismError> {
         let Charged { plan, receipt, key } = self;
+        crate::run::refuse_rehearsal(source)?;
         let (values, width) = (&plan.values, plan.values.columns().len());
         let places = sensitive(values);
         let mut stream = source.stream()?;
