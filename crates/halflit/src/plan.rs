@@ -363,8 +363,7 @@ impl From<&Request> for noisy_gradient::Params {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Cells, Story};
-    use halflit_table::{Declaration, Declared, OutOfDomain};
+    use crate::testing::Story;
 
     fn summaries(story: &Story) -> Vec<Summary> {
         Plans::new(story.problem(), &Request::default()).unwrap().summaries().cloned().collect()
@@ -390,111 +389,6 @@ mod tests {
         let mut other = story.clone();
         other.cells.c.iter_mut().for_each(|c| *c = "d".to_owned());
         assert_eq!(summaries(&story), summaries(&other));
-    }
-
-    /// The story's relation on other tables: the same declaration, with the row norm bounded or not.
-    fn problem(story: &Story, cells: &Cells, row_norm: &str) -> Problem {
-        let text = story.declaration().replace("[task]\n", &format!("[task]\n{row_norm}\n"));
-        let declaration = Declaration::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
-        let declared = Declared::bind(declaration, cells.table_for(story.loss)).unwrap();
-        Problem::pose(declared, OutOfDomain::Refuse).unwrap()
-    }
-
-    /// Other values in every sensitive cell of every private row; where the number of rows is a secret, another number.
-    fn with_other_secrets(story: &Story) -> Cells {
-        let mut cells = story.cells.clone();
-        let is_private = |row: usize| !story.public_rows || story.cells.consent[row] != "yes";
-        let is_sensitive = |column: &str| !story.public.contains(&column);
-        let private: Vec<usize> = (0..cells.x.len()).filter(|&row| is_private(row)).collect();
-        for &row in &private {
-            if is_sensitive("x") {
-                cells.x[row] = if cells.x[row] > 0.0 { -3.0 } else { 3.0 };
-            }
-            if is_sensitive("u") {
-                cells.u[row] = 1.0 - cells.u[row];
-            }
-            if is_sensitive("c") {
-                cells.c[row] = "d".to_owned();
-            }
-            if is_sensitive("y") {
-                cells.y[row].clone_from(&story.cells.y[0]);
-            }
-        }
-        let Some(&last) = private.last().filter(|_| story.public.is_empty()) else { return cells };
-        if story.zero_out {
-            let gone = cells.user[last].clone();
-            let stays: Vec<bool> = (0..cells.x.len())
-                .map(|row| {
-                    !is_private(row) || if story.by_user { cells.user[row] != gone } else { row != last }
-                })
-                .collect();
-            keep(&mut cells.x, &stays);
-            keep(&mut cells.u, &stays);
-            for texts in [&mut cells.c, &mut cells.y, &mut cells.user, &mut cells.consent] {
-                keep(texts, &stays);
-            }
-        } else if story.by_user {
-            cells.x.push(cells.x[last]);
-            cells.u.push(cells.u[last]);
-            for texts in [&mut cells.c, &mut cells.y, &mut cells.user, &mut cells.consent] {
-                texts.push(texts[last].clone());
-            }
-        }
-        cells
-    }
-
-    fn keep<T>(cells: &mut Vec<T>, stays: &[bool]) {
-        let mut stays = stays.iter();
-        cells.retain(|_| *stays.next().unwrap());
-    }
-
-    /// Facts, plans to the last digit, refusals, predictions: all that exists before a charge, under every kind of relation.
-    #[test]
-    fn nothing_that_is_planned_depends_on_a_private_cell() {
-        let target = halflit_privacy::calibrate::Budget {
-            epsilon: halflit_privacy::Epsilon::new(1.0).unwrap(),
-            delta: Delta::new(1e-6).unwrap(),
-        };
-        let planned = |problem: &Problem| -> Vec<String> {
-            let mut planned = vec![format!("{:?}", problem.facts())];
-            for plan in MechanismPlan::candidates(problem, &Request::default(), target) {
-                planned.push(match plan {
-                    Ok(plan) => format!("{:?}{:?}{plan:?}", plan.summary(problem), plan.statement(problem)),
-                    Err(refusal) => refusal.to_string(),
-                });
-            }
-            if problem.facts().public_rows > 0 {
-                planned.push(format!("{:?}", noisy_gradient::predicted_without_public_rows(problem, target)));
-            }
-            planned
-        };
-        for loss in ["logistic", "squared"] {
-            for public in [vec![], vec!["x", "u", "c"], vec!["x", "u", "y"], vec!["x"], vec!["y"]] {
-                for (by_user, zero_out, public_rows) in
-                    [(false, false, false), (false, true, true), (true, false, true), (true, true, false)]
-                {
-                    let story = Story {
-                        public: public.clone(),
-                        by_user,
-                        zero_out,
-                        public_rows,
-                        ..Story::new(120).loss(loss)
-                    };
-                    let secrets = with_other_secrets(&story);
-                    for row_norm in ["", "row_norm = 1.3"] {
-                        let (one, other) =
-                            (problem(&story, &story.cells, row_norm), problem(&story, &secrets, row_norm));
-                        let (one, other) = (planned(&one), planned(&other));
-                        assert!(one.len() > 1, "{one:?}");
-                        for (one, other) in one.iter().zip(&other) {
-                            let about = (loss, &public, by_user, zero_out, row_norm);
-                            assert!(one == other, "{about:?}\n{one:.600}\n{other:.600}");
-                        }
-                        assert_eq!(one.len(), other.len());
-                    }
-                }
-            }
-        }
     }
 
     #[test]
