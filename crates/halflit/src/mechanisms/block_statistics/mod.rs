@@ -130,10 +130,12 @@ impl Statement {
             self.hidden_coordinates as usize,
             self.change,
         );
-        if !(self.noise.sensitivity >= needed * (1.0 - 1e-12)) {
+        // It is that number, rounded up to a whole number of squared feature units.
+        let most = (needed + FEATURE_UNIT * FEATURE_UNIT) * (1.0 + 1e-9);
+        if !(self.noise.sensitivity >= needed * (1.0 - 1e-12) && self.noise.sensitivity <= most) {
             return Err(Inconsistency::new(
                 "sensitivity",
-                "at least what the norms of the known and hidden parts imply",
+                "what the norms of the known and hidden parts imply",
             ));
         }
         Ok(())

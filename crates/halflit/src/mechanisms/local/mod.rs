@@ -230,8 +230,19 @@ impl Statement {
         if self.inside_numerator < 1 << 62 {
             return Err(Inconsistency::new("inside_numerator", "at least 2^62"));
         }
-        if !(randomizer::privacy_loss(dimension, self.gamma, outside) <= self.epsilon) {
+        let loss = randomizer::privacy_loss(dimension, self.gamma, outside);
+        if !(loss <= self.epsilon) {
             return Err(Inconsistency::new("epsilon", "at least the log-ratio of cap and coin"));
+        }
+        let is_near = |stated: f64, recomputed: f64| (stated / recomputed - 1.0).abs() <= 1e-9;
+        if !is_near(self.privacy_loss, loss) {
+            return Err(Inconsistency::new("privacy_loss", "the log-ratio of cap and coin"));
+        }
+        if !is_near(self.radius, 1.0 / randomizer::agreement(dimension, self.gamma, outside)) {
+            return Err(Inconsistency::new("radius", "what makes messages unbiased"));
+        }
+        if self.randomizer == Kind::Duchi && self.gamma != 0.0 {
+            return Err(Inconsistency::new("gamma", "0 for a half-sphere"));
         }
         Ok(())
     }

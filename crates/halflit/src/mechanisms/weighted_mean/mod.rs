@@ -391,11 +391,10 @@ impl NoiseStatement {
         // s B <= 2^k: both factors are lowered by one step, so an honest product never fails by rounding alone.
         let scale = (1u64 << self.lattice_bits) as f64;
         let product = self.noise_multiplier.next_down() * (self.lattice_radius as f64).next_down();
-        if !(self.noise_multiplier.is_finite() && product <= scale) {
-            return Err(Inconsistency::new(
-                "noise.noise_multiplier",
-                "at most 2^lattice_bits / lattice_radius",
-            ));
+        // And not much less: it is that quotient, rounded down.
+        let is_quotient = self.noise_multiplier * self.lattice_radius as f64 >= scale * (1.0 - 1e-9);
+        if !(self.noise_multiplier.is_finite() && product <= scale && is_quotient) {
+            return Err(Inconsistency::new("noise.noise_multiplier", "2^lattice_bits / lattice_radius"));
         }
         let expected = self.clip_norm * self.noise_multiplier;
         // B is a whole number, so the real noise is up to one part in B away from clip norm times multiplier.
