@@ -320,6 +320,7 @@ impl Statement {
             }
             Statement::BlockStatistics(statement) => {
                 units_are_rows(relation)?;
+                statement.belongs_to(relation)?;
                 weights_belong_to(relation, statement.units, statement.total_weight)
             }
             Statement::PublicRows(statement) => statement.belongs_to(relation),
@@ -327,7 +328,10 @@ impl Statement {
                 some_column_is_public(relation)?;
                 units_are_rows(relation)
             }
-            Statement::BeliefUpdates(_) => units_are_rows(relation),
+            Statement::BeliefUpdates(_) => {
+                some_column_is_public(relation)?;
+                units_are_rows(relation)
+            }
             // A message is private whatever the sender's row was before.
             Statement::Local(_) => Ok(()),
             Statement::WeightedMean(statement) => mean_belongs_to(relation, statement),

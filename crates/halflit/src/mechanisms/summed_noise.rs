@@ -43,8 +43,8 @@ impl SummedNoise {
         (1u64 << self.lattice_bits.min(63)) as f64
     }
 
-    /// Checks that the numbers belong together.
-    pub fn check(&self) -> Result<(), Inconsistency> {
+    /// Checks that the numbers belong together, for a sum over so many units.
+    pub fn check(&self, units: u64) -> Result<(), Inconsistency> {
         if !(16..=44).contains(&self.lattice_bits) {
             return Err(Inconsistency::new("lattice_bits", "from 16 to 44"));
         }
@@ -52,6 +52,7 @@ impl SummedNoise {
         if !(1..1 << 53).contains(&self.lattice_sensitivity) {
             return Err(Inconsistency::new("lattice_sensitivity", "from 1 to 2^53"));
         }
+        check_range(units, self.lattice_sensitivity)?;
         let (integers, reals) =
             (self.scale() / self.lattice_sensitivity as f64, self.noise_std / self.sensitivity);
         if !((reals / integers - 1.0).abs() <= 1e-9) {
@@ -62,6 +63,14 @@ impl SummedNoise {
         }
         Ok(())
     }
+}
+
+/// A sum that wraps around would be moved by more than one unit can move it.
+pub(crate) fn check_range(units: u64, each: u64) -> Result<(), Inconsistency> {
+    if u128::from(units) * u128::from(each) < 1 << 62 {
+        return Ok(());
+    }
+    Err(Inconsistency::new("units", "so few that a sum over all of them stays below 2^62 on the lattice"))
 }
 
 /// A unit counts 1, and public rows count beside them.

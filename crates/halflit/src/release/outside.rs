@@ -2,17 +2,28 @@
 
 use crate::Problem;
 use crate::ledger::Ledger;
+use crate::mechanisms::MechanismPlan;
+use crate::mechanisms::noisy_gradient::predicted_without_public_rows;
 use crate::plan::{Plans, Request};
 use crate::testing::Story;
 use halflit_noise::{NoiseSource, Probability};
+use halflit_privacy::calibrate::Budget;
+use halflit_privacy::{Delta, Epsilon};
 use halflit_table::{Declaration, Declared, OutOfDomain};
+use std::collections::BTreeSet;
 
 /// The problem of a story whose declaration says that there are this many units, whatever the table has.
 fn problem(story: &Story, units: u64) -> Problem {
+    problem_with(story, units, "")
+}
+
+/// The same with one more line about the task.
+fn problem_with(story: &Story, units: u64, task: &str) -> Problem {
     let mut text = String::new();
     for line in story.declaration().lines() {
         match line.split_once(" = ") {
             Some((key @ ("rows" | "users"), _)) => text.push_str(&format!("{key} = {units}\n")),
+            _ if line == "[task]" => text.push_str(&format!("{line}\n{task}\n")),
             _ => text.push_str(&format!("{line}\n")),
         }
     }
@@ -76,7 +87,8 @@ fn neighbours(story: &Story) -> Vec<Story> {
             replaced.cells.c[row] = if cells.c[row] == "a" { "b" } else { "a" }.to_owned();
         }
         if is_sensitive("y") {
-            replaced.cells.y[row] = if cells.y[row] == "no" { "yes" } else { "no" }.to_owned();
+            let other = cells.y.iter().find(|y| **y != cells.y[row]);
+            replaced.cells.y[row].clone_from(other.expect("labels differ"));
         }
     }
     let mut neighbours = vec![replaced];
@@ -124,6 +136,55 @@ fn plans_of_neighbours_are_the_same_to_the_last_bit() {
     let story = Story::new(120);
     let changed = some_row(&story);
     assert_ne!(seen(&without_rows(&story, |row| row == changed), None), seen(&story, None));
+}
+
+/// Every mechanism that plans, chosen or not, and every refusal: two losses, sensitive categories beside public columns, rows as they are and shortened.
+#[test]
+fn candidates_of_neighbours_are_the_same_to_the_last_bit() {
+    let target = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-6).unwrap() };
+    let mut names = BTreeSet::new();
+    let mut planned = |problem: &Problem| -> Vec<String> {
+        let candidates = MechanismPlan::candidates(problem, &Request::default(), target);
+        let mut planned: Vec<String> = candidates
+            .into_iter()
+            .map(|plan| match plan {
+                Ok(plan) => {
+                    names.insert(plan.summary(problem).mechanism);
+                    format!("{:?}{:?}{plan:?}", plan.summary(problem), plan.statement(problem))
+                }
+                Err(refusal) => refusal.to_string(),
+            })
+            .collect();
+        if problem.facts().public_rows > 0 {
+            planned.push(format!("{:?}", predicted_without_public_rows(problem, target)));
+        }
+        planned
+    };
+    for story in stories().into_iter().chain(with_sensitive_categories()) {
+        for loss in ["logistic", "squared"] {
+            let story = story.clone().loss(loss);
+            for row_norm in ["", "row_norm = 1.3"] {
+                let reference = planned(&problem_with(&story, 200, row_norm));
+                for neighbour in neighbours(&story) {
+                    let same = planned(&problem_with(&neighbour, 200, row_norm)) == reference;
+                    assert!(same, "{loss} {:?} {row_norm}", story.public);
+                }
+            }
+        }
+    }
+    assert_eq!(names.len(), 8, "{names:?}");
+}
+
+fn with_sensitive_categories() -> Vec<Story> {
+    let kinds = [(false, false, false), (false, true, true), (true, false, true), (true, true, false)];
+    let story = |(by_user, zero_out, public_rows)| Story {
+        by_user,
+        zero_out,
+        public_rows,
+        public: vec!["x", "u", "y"],
+        ..Story::new(120)
+    };
+    kinds.map(story).into()
 }
 
 /// Zero-out of all columns: with no private unit in the file at all the run goes through and the certificate is the one of any other table.

@@ -157,6 +157,42 @@ fn read(value: &Value) -> Option<Certificate> {
 
 /// One of every mechanism, and of several relations.
 fn certificates() -> Vec<Certificate> {
+    let mut certificates = vec![means(), messages()];
+    certificates.extend(models());
+    certificates
+}
+
+/// Numbers of a declaration without a task.
+fn values() -> halflit_table::Values {
+    use halflit_table::{Column, Protection, Table, Values};
+    let text = "budget = { epsilon = 1.0, delta = 1e-6 }\nprotect = { unit = 'row' }\n[columns]\n\
+        a = { bounds = [0, 10] }\nb = { bounds = [-1, 1] }\n";
+    let protection = Protection::parse(text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+    let columns = Values::choose(&protection, &["a".to_owned(), "b".to_owned()]).unwrap();
+    let cells = |high: f64| Column::Numbers((0..50).map(|row| high * f64::from(row) / 50.0).collect());
+    let table = Table::from_columns(vec![("a".to_owned(), cells(10.0)), ("b".to_owned(), cells(1.0))]);
+    Values::bind(protection, columns, &table.unwrap(), OutOfDomain::Refuse).unwrap()
+}
+
+fn means() -> Certificate {
+    use crate::mechanisms::weighted_mean::{MeanPlans, MeanRequest};
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    let plan = MeanPlans::new(values(), &MeanRequest::default()).unwrap().best().unwrap();
+    let output = ledger.charge(plan).unwrap().run(&mut NoiseSource::from_os().unwrap()).unwrap();
+    output.release(&[]).unwrap().certificate
+}
+
+fn messages() -> Certificate {
+    use crate::mechanisms::local::{Kind, LocalPlan};
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    let plan = LocalPlan::new(values(), Kind::Privunit, None).unwrap();
+    let output = ledger.charge(plan).unwrap().run(&mut NoiseSource::from_os().unwrap(), &mut ()).unwrap();
+    output.release().unwrap().certificate
+}
+
+fn models() -> Vec<Certificate> {
     let labels = || Story { public: vec!["x", "u", "c"], ..Story::new(80) };
     [
         ("noisy_gradient", Story::new(80)),
@@ -164,7 +200,10 @@ fn certificates() -> Vec<Certificate> {
         ("noisy_gradient", Story { by_user: true, public: vec!["x"], public_rows: true, ..Story::new(80) }),
         ("noisy_statistics", labels()),
         ("randomized_response", labels()),
+        ("block_statistics", Story { public: vec!["x"], ..Story::new(80).loss("squared") }),
         ("belief_statistics", Story { public: vec!["x", "u", "y"], ..Story::new(80) }),
+        ("belief_updates", Story { public: vec!["x", "u", "y"], ..Story::new(80) }),
+        ("belief_centred", Story { public: vec!["x", "u", "y"], ..Story::new(80) }),
         ("public_rows", Story { public_rows: true, ..Story::new(300) }),
     ]
     .map(|(mechanism, story)| {
@@ -196,7 +235,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 23] = [
+    const FREE: [&str; 32] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -226,7 +265,19 @@ fn every_field_that_follows_from_others_is_recomputed() {
         "/zcdp_rho",
         // How many public rows there are beside the units.
         "/mechanism/total_weight",
+        "/mechanism/public_row_weight",
+        "/mechanism/centre/0",
+        "/mechanism/centre/1",
+        "/mechanism/optimizer/step_size",
+        "/mechanism/optimizer/momentum",
+        "/mechanism/optimizer/penalty",
+        "/mechanism/optimizer/rounds",
+        // From two on their number does not matter; everybody sends one message.
+        "/mechanism/hidden_coordinates",
+        "/mechanism/messages",
     ];
+    /// What steers the use of belief queries, beside the number of updates.
+    const STEERING: [&str; 6] = ["rate", "truncation", "threshold", "size_floor", "vector_bound", "trust"];
     for honest in certificates() {
         honest.verify().unwrap();
         let value = serde_json::to_value(&honest).unwrap();
@@ -234,20 +285,23 @@ fn every_field_that_follows_from_others_is_recomputed() {
             let Some(certificate) = read(&tampered) else { continue };
             let units_are_free = matches!(honest.mechanism, Statement::RandomizedResponse(_))
                 || matches!(honest.relation.private_rows(), halflit_privacy::PrivateRows::Outside(_));
-            let is_free =
-                FREE.contains(&pointer.as_str()) && (units_are_free || pointer != "/mechanism/units");
+            let is_steering = pointer.starts_with("/mechanism/releases/")
+                && pointer.rsplit('/').next().is_some_and(|field| STEERING.contains(&field));
+            let is_free = is_steering
+                || FREE.contains(&pointer.as_str()) && (units_are_free || pointer != "/mechanism/units");
             if is_free || certificate == honest {
                 continue;
             }
             let verified = certificate.sealed().verify();
             // A promise without any delta holds at every delta.
-            let is_pure = matches!(honest.mechanism, Statement::RandomizedResponse(_));
+            let is_pure = matches!(honest.mechanism, Statement::RandomizedResponse(_) | Statement::Local(_));
             if is_pure && pointer == "/guarantee/delta" {
                 continue;
             }
             // None: weaker, but no longer of one piece with the lower end beside it; either answer will do.
             if let Some(is_weaker) = is_weaker_claim(&pointer, &value, &tampered) {
-                assert_eq!(verified.is_ok(), is_weaker, "{pointer}: {:?}", tampered.pointer(&pointer));
+                let name = &value["mechanism"]["name"];
+                assert_eq!(verified.is_ok(), is_weaker, "{name} {pointer}: {:?}", tampered.pointer(&pointer));
             }
         }
     }
@@ -307,6 +361,23 @@ fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
     for mechanism in ["noisy_statistics", "randomized_response"] {
         mismatch(under(labels_by(mechanism), Relation::full(Change::Replace)), "mechanism");
     }
+    // Beliefs read public features; blocks of products are summed over rows that everyone can count.
+    let hidden = |mechanism: &str, loss| {
+        let story = Story { public: vec!["x", "u", "y"], ..Story::new(80).loss(loss) };
+        released_by(Some(mechanism), &story, &mut NoiseSource::from_os().unwrap()).certificate
+    };
+    for mechanism in ["belief_updates", "belief_centred", "belief_statistics"] {
+        let certificate = hidden(mechanism, "logistic");
+        certificate.verify().unwrap();
+        mismatch(under(certificate, Relation::full(Change::Replace)), "mechanism");
+    }
+    let blocks = hidden("block_statistics", "squared");
+    mismatch(under(blocks, Relation::full(Change::Replace)), "known_norm");
+    let story = Story { public: vec!["x"], zero_out: true, ..Story::new(80).loss("squared") };
+    let blocks =
+        released_by(Some("block_statistics"), &story, &mut NoiseSource::from_os().unwrap()).certificate;
+    blocks.verify().unwrap();
+    mismatch(under(blocks, Relation::full(Change::ZeroOut)), "mechanism");
     let users = Unit::User { id_column: "user".to_owned() };
     let users =
         Relation::new(users, SensitiveColumns::named(["y"]).unwrap(), PrivateRows::All, Change::Replace);

@@ -37,7 +37,7 @@ impl Statement {
 
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        self.noise.check()?;
+        self.noise.check(self.units)?;
         if !(self.values >= 2 && self.released >= self.values && self.released.is_multiple_of(self.values)) {
             return Err(Inconsistency::new("released", "a multiple of the number of values, at least 2"));
         }

@@ -252,7 +252,8 @@ fn what_does_not_fit_is_refused_by_name() {
 fn a_tampered_statement_is_inconsistent() {
     let (problem, plan) = planned(&hidden_category(60, "logistic"));
     let honest = plan.statement(&problem);
-    let changed: [fn(&mut Statement); 6] = [
+    let changed: [fn(&mut Statement); 7] = [
+        |s| (s.units, s.total_weight) = (1 << 50, (1u64 << 50) as f64),
         |s| s.noise.lattice_sensitivity /= 2,
         |s| s.noise.noise_std *= 1.001,
         |s| s.values = 1,

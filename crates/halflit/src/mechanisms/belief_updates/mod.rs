@@ -23,7 +23,7 @@
 //! |---|---|
 //! | D_t bounds what one row can change | computed from public cells in the pass that forms the sum ([`halflit_convex::kernel`]) |
 //! | f(p), D_t and the noise scales need no private cell | they read the masked public view and the beliefs |
-//! | the compared distance moves by at most D_t | integer square root, one unit added (`noise.rs`) |
+//! | the compared distance moves by at most D_t | integer square root, one unit added ([`halflit_convex::kernel::BeliefSums::diameter`]) |
 //! | noise is exact, scales are not below what is priced | integers `threshold_steps`, `size_steps`, `radius` rounded down |
 //! | eta, tau, c, L_max, T are fixed in advance | [`Plan`] is made from the public side |
 //! | the size that updates divide by is positive | `size_floor`, public |

@@ -5,6 +5,7 @@ use super::centred::Centring;
 use super::noise::{AnswerNoise, TestNoise, block_event, paper_rho, zcdp_rho};
 use super::optimizer::Optimizer;
 use crate::mechanisms::Inconsistency;
+use crate::mechanisms::summed_noise::check_range;
 use halflit_privacy::{Change, Event, ParameterError};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,7 @@ impl Statement {
             return Err(Inconsistency::new("values and rows", "at least 2 values and 1 row"));
         }
         self.answer.check()?;
+        check_range(self.rows, self.answer.radius)?;
         match &self.releases {
             Releases::Online { test, settings, zcdp_rho: rho, paper_rho: paper } => {
                 test.check()?;

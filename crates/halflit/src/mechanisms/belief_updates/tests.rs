@@ -388,7 +388,8 @@ fn certificates_verify_and_forged_noise_does_not() {
         let read: crate::Certificate = serde_json::from_str(&release.certificate_json).unwrap();
         read.verify().unwrap();
         let crate::mechanisms::Statement::BeliefUpdates(honest) = &read.mechanism else { panic!("{name}") };
-        let forgeries: [fn(&mut Statement); 5] = [
+        let forgeries: [fn(&mut Statement); 6] = [
+            |s| s.rows = 1 << 50,
             |s| s.answer.radius = 0,
             |s| s.answer.bits = 60,
             |s| s.change = Change::ZeroOut,

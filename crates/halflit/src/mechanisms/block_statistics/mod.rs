@@ -44,7 +44,7 @@ use crate::release::StandardErrors;
 use gram::{Coordinates, KnownParts};
 use halflit_noise::{NoiseSource, SumLattice, SumRequest};
 use halflit_privacy::calibrate::Budget;
-use halflit_privacy::{Change, Event, ParameterError, Unit};
+use halflit_privacy::{Change, Event, ParameterError, Relation, SensitiveColumns, Unit};
 use halflit_table::{Regularization, Unsealed};
 use sensitivity::joint_sensitivity;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Statement {
 
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        self.noise.check()?;
+        self.noise.check(self.units)?;
         let is_norm = |value: f64| value.is_finite() && value >= 0.0;
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
         if !(is_norm(self.known_norm)
@@ -130,13 +130,29 @@ impl Statement {
             self.hidden_coordinates as usize,
             self.change,
         );
-        if !(self.noise.sensitivity >= needed * (1.0 - 1e-12)) {
+        // It is that number, rounded up to a whole number of squared feature units.
+        let most = (needed + FEATURE_UNIT * FEATURE_UNIT) * (1.0 + 1e-9);
+        if !(self.noise.sensitivity >= needed * (1.0 - 1e-12) && self.noise.sensitivity <= most) {
             return Err(Inconsistency::new(
                 "sensitivity",
-                "at least what the norms of the known and hidden parts imply",
+                "what the norms of the known and hidden parts imply",
             ));
         }
         Ok(())
+    }
+
+    /// Where all columns are sensitive the intercept is all that is known of a row, and under zero-out not even how many rows there are.
+    pub(crate) fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
+        match (relation.sensitive(), relation.change()) {
+            (SensitiveColumns::Named(_), _) => Ok(()),
+            (SensitiveColumns::All, Change::ZeroOut) => {
+                Err(Inconsistency::new("mechanism", "another one: the number of rows is not public"))
+            }
+            (SensitiveColumns::All, Change::Replace) if self.known_norm > 1.0 => {
+                Err(Inconsistency::new("known_norm", "at most 1, because no column is public"))
+            }
+            (SensitiveColumns::All, Change::Replace) => Ok(()),
+        }
     }
 }
 

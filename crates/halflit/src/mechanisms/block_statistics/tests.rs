@@ -216,7 +216,8 @@ fn other_declarations_are_refused() {
 fn a_tampered_statement_is_inconsistent() {
     let problem = Story { public: vec!["x"], ..Story::new(40).loss("squared") }.problem();
     let honest = Plan::new(&problem, budget(1.0)).unwrap().statement(&problem);
-    let changed: [fn(&mut Statement); 7] = [
+    let changed: [fn(&mut Statement); 8] = [
+        |s| (s.units, s.total_weight) = (1 << 50, (1u64 << 50) as f64),
         |s| s.known_norm = -1000.0,
         |s| s.hidden_coordinates = 0,
         |s| s.hidden_radius *= 1.01,

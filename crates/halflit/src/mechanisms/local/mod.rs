@@ -113,6 +113,9 @@ pub enum LocalError {
     /// The operating system gave no randomness, or a probability was refused.
     #[error(transparent)]
     Noise(NoiseError),
+    /// A release asked for the numbers of a rehearsal.
+    #[error("these numbers follow from public data and protect nobody; take NoiseSource::from_os()")]
+    RehearsalNoise,
     /// The caller asked to stop.
     #[error("interrupted: nothing is released, and the charge stays in the ledger")]
     Interrupted,
@@ -227,8 +230,19 @@ impl Statement {
         if self.inside_numerator < 1 << 62 {
             return Err(Inconsistency::new("inside_numerator", "at least 2^62"));
         }
-        if !(randomizer::privacy_loss(dimension, self.gamma, outside) <= self.epsilon) {
+        let loss = randomizer::privacy_loss(dimension, self.gamma, outside);
+        if !(loss <= self.epsilon) {
             return Err(Inconsistency::new("epsilon", "at least the log-ratio of cap and coin"));
+        }
+        let is_near = |stated: f64, recomputed: f64| (stated / recomputed - 1.0).abs() <= 1e-9;
+        if !is_near(self.privacy_loss, loss) {
+            return Err(Inconsistency::new("privacy_loss", "the log-ratio of cap and coin"));
+        }
+        if !is_near(self.radius, 1.0 / randomizer::agreement(dimension, self.gamma, outside)) {
+            return Err(Inconsistency::new("radius", "what makes messages unbiased"));
+        }
+        if self.randomizer == Kind::Duchi && self.gamma != 0.0 {
+            return Err(Inconsistency::new("gamma", "0 for a half-sphere"));
         }
         Ok(())
     }
@@ -247,9 +261,12 @@ impl Charged<LocalPlan> {
     /// Randomizes every private unit, in an order that says nothing.
     ///
     /// # Errors
-    /// [`LocalError::Interrupted`] if the watch breaks. The charge stays in every case.
+    /// [`LocalError::Interrupted`] if the watch breaks; the noise is that of a rehearsal. The charge stays in every case.
     pub fn run(self, source: &mut NoiseSource, watch: &mut dyn Watch) -> Result<LocalOutput, LocalError> {
         let Charged { plan, receipt, key } = self;
+        if source.is_rehearsal() {
+            return Err(LocalError::RehearsalNoise);
+        }
         let LocalPlan { values, randomizer, .. } = &plan;
         let mut stream = source.stream()?;
         let (width, planned) = (randomizer.dimension(), plan.messages() as usize);

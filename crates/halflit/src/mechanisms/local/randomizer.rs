@@ -196,7 +196,7 @@ fn best_cap(dimension: usize, epsilon: f64) -> f64 {
 }
 
 /// E<message direction, v> for a unit vector v: m = F (p/c - (1 - p)/(1 - c)).
-fn agreement(dimension: usize, gamma: f64, outside: u64) -> f64 {
+pub(super) fn agreement(dimension: usize, gamma: f64, outside: u64) -> f64 {
     let mass = cap_mass(dimension, gamma);
     let (inside, outside) = shares(outside);
     cap_moment(dimension, gamma) * (inside / mass - outside / (1.0 - mass))

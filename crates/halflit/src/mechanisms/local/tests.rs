@@ -411,3 +411,13 @@ fn passes_that_make_no_sense_are_refused() {
     let b = randomizer.radius();
     assert!((good.step_size(&randomizer) - 2.0 / (2.0 * b * b + 1.0).sqrt()).abs() < 1e-15);
 }
+
+#[test]
+fn the_numbers_of_a_rehearsal_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    let plan = LocalPlan::new(values(DECLARATION, &[0.1; 4]), Kind::Privunit, Some(1.0)).unwrap();
+    let mut known = halflit_noise::RehearsalSource::from_public_digest([1; 32]);
+    let refused = ledger.charge(plan).unwrap().run(known.lend(), &mut ());
+    assert!(refused.is_err_and(|error| error.to_string().contains("protect nobody")));
+}

@@ -100,7 +100,7 @@ pub struct Params {
     pub start: Option<Start>,
     /// How gradients become weights; by default Newton steps from the public minimizer where that is the start, else momentum with constants from the schedule.
     pub descent: Option<Descent>,
-    /// Each step spends this many times the squared mu of the one before; by default 1, and 1.1 for the posterior descent.
+    /// Each step spends this many times the squared mu of the one before; by default 1.
     pub budget_growth: Option<f64>,
 }
 

@@ -234,6 +234,26 @@ fn hidden_and_known_parts_add_up_to_the_gradient() {
     }
 }
 
+/// What is added back without noise.
+#[test]
+fn known_parts_do_not_see_sensitive_cells() {
+    let known = |story: &Story, plan: &Plan| {
+        let problem = story.problem();
+        let layout = Layout::open(&problem, &key(), plan.split, plan.centre).unwrap();
+        let passes = Passes::new(&layout, problem.encoding()).unwrap();
+        let weights = LatticeWeights::new(&weights(&problem, 3), problem.loss().outputs()).unwrap();
+        passes.known(&weights, &KnownBatch::all()).unwrap()
+    };
+    for story in stories(60) {
+        let neighbour = neighbour(&story);
+        for params in with_centres(&story, &Params::default()) {
+            let plan = plan(&story, &params);
+            let (one, other) = (known(&story, &plan), known(&neighbour, &plan));
+            assert_eq!(one, other, "{} {:?} {:?}", story.loss, story.public, plan.centre);
+        }
+    }
+}
+
 /// The sum of the units' gradients, row by row in floating point.
 fn gradient(problem: &Problem, weights: &[f64]) -> Vec<f64> {
     let key = key();

@@ -33,7 +33,7 @@ impl Statement {
 
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        self.noise.check()?;
+        self.noise.check(self.units)?;
         check_total_weight(self.total_weight, self.units)
     }
 }

@@ -397,7 +397,8 @@ fn a_tampered_statement_is_inconsistent() {
     let (problem, plan) = planned(&hidden_label(60, "softmax"));
     let honest = plan.statement(&problem);
     honest.check().unwrap();
-    let changed: [fn(&mut Statement); 6] = [
+    let changed: [fn(&mut Statement); 7] = [
+        |s| (s.units, s.total_weight) = (1 << 50, (1u64 << 50) as f64),
         |s| s.noise.lattice_sensitivity = 0,
         |s| s.noise.lattice_sensitivity *= 2,
         |s| s.noise.lattice_bits = 45,

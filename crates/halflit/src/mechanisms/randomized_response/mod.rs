@@ -147,10 +147,11 @@ impl Plan {
         let falsehood = others / (budget.epsilon.get().exp() + others) * (1.0 + 1e-9);
         // r <= (K - 1)/K: beyond, a report would speak against its own value, which tells as much as speaking for it.
         let most = (u128::from(DENOMINATOR) * (values - 1) as u128 / values as u128) as u64;
-        let numerator = ((falsehood * DENOMINATOR as f64).ceil() as u64).clamp(1, most.max(1));
+        let numerator = ((falsehood * DENOMINATOR as f64).ceil() as u64).max(1);
         let mut plan =
             Plan { labels, values, numerator, regularization: 0.0, predicted_excess: f64::INFINITY };
-        if !(plan.contrast() > 0.0) {
+        // A smaller chance than the budget asks for would cost more than the budget.
+        if numerator > most || !(plan.contrast() > 0.0) {
             return Err(MechanismError::not_positive("what a report tells at this epsilon", plan.contrast()));
         }
         let design = Design::new(problem, 1)?;

@@ -85,6 +85,7 @@ fn the_smallest_budgets_are_kept_or_refused() {
             let falsehood = statement.false_numerator as f64 / statement.false_denominator as f64;
             let truth = ((1.0 - falsehood) * (statement.values - 1) as f64 / falsehood).ln().abs();
             assert!(priced.get() >= truth && plan.contrast() > 0.0, "{loss} {epsilon}: {priced:?} {truth}");
+            assert!(priced.get() <= epsilon, "{loss} {epsilon}: {priced:?}");
         }
     }
 }

@@ -41,6 +41,7 @@ pub use release::{ColumnEstimate, MEAN_FORMAT, MeanFile, MeanRelease};
 
 use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::means::{PublicMoments, for_each_unit};
+use crate::mechanisms::summed_noise::check_range;
 use crate::mechanisms::{Inconsistency, MechanismError};
 use crate::plan::{PlanError, Priced};
 use halflit_noise::{NoiseSource, SumLattice};
@@ -374,12 +375,13 @@ impl Statement {
         if self.sensitive_columns > 0 && !((total - 1.0).abs() <= 1e-9) {
             return Err(Inconsistency::new("weight", "such that all weights add up to 1"));
         }
-        self.noise.as_ref().map_or(Ok(()), NoiseStatement::check)
+        self.noise.as_ref().map_or(Ok(()), |noise| noise.check(self.units))
     }
 }
 
 impl NoiseStatement {
-    fn check(&self) -> Result<(), Inconsistency> {
+    fn check(&self, units: u64) -> Result<(), Inconsistency> {
+        check_range(units, self.lattice_radius)?;
         if !(16..=44).contains(&self.lattice_bits) || self.lattice_radius == 0 {
             return Err(Inconsistency::new(
                 "noise.lattice",
@@ -389,11 +391,10 @@ impl NoiseStatement {
         // s B <= 2^k: both factors are lowered by one step, so an honest product never fails by rounding alone.
         let scale = (1u64 << self.lattice_bits) as f64;
         let product = self.noise_multiplier.next_down() * (self.lattice_radius as f64).next_down();
-        if !(self.noise_multiplier.is_finite() && product <= scale) {
-            return Err(Inconsistency::new(
-                "noise.noise_multiplier",
-                "at most 2^lattice_bits / lattice_radius",
-            ));
+        // And not much less: it is that quotient, rounded down.
+        let is_quotient = self.noise_multiplier * self.lattice_radius as f64 >= scale * (1.0 - 1e-9);
+        if !(self.noise_multiplier.is_finite() && product <= scale && is_quotient) {
+            return Err(Inconsistency::new("noise.noise_multiplier", "2^lattice_bits / lattice_radius"));
         }
         let expected = self.clip_norm * self.noise_multiplier;
         // B is a whole number, so the real noise is up to one part in B away from clip norm times multiplier.
@@ -419,9 +420,10 @@ impl Charged<MeanPlan> {
     /// Computes the means. Consumes the plan: one charge, one run.
     ///
     /// # Errors
-    /// The operating system gives no randomness. The charge stays.
+    /// The operating system gives no randomness; the noise is that of a rehearsal. The charge stays.
     pub fn run(self, source: &mut NoiseSource) -> Result<MeanOutput, MechanismError> {
         let Charged { plan, receipt, key } = self;
+        crate::run::refuse_rehearsal(source)?;
         let (values, width) = (&plan.values, plan.values.columns().len());
         let places = sensitive(values);
         let mut stream = source.stream()?;

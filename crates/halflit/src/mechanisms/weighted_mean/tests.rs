@@ -326,6 +326,12 @@ fn a_false_statement_is_found() {
     );
     assert!(with(NoiseStatement { noise_multiplier: f64::NAN, ..noise.clone() }).is_err());
     assert!(with(NoiseStatement { lattice_bits: 63, ..noise.clone() }).is_err());
+    let crowd = Statement {
+        units: 1 << 50,
+        weight: honest.weight * honest.units as f64 / 2f64.powi(50),
+        ..honest.clone()
+    };
+    assert_eq!(crowd.check().unwrap_err().field, "units");
     assert!(with(NoiseStatement { noise_scale: 2.0 * noise.noise_scale, ..noise.clone() }).is_err());
     assert!(with(NoiseStatement { clip_norm: 0.5 * noise.clip_norm, ..noise }).is_err());
     assert!(Statement { noise: None, ..honest.clone() }.check().is_err());
@@ -346,4 +352,16 @@ fn plans_do_not_depend_on_private_cells() {
         run(MeanPlans::new(values, &MeanRequest::default()).unwrap().best().unwrap(), 3).means
     };
     assert_ne!(means(false), means(true), "the private cells did differ");
+}
+
+#[test]
+fn the_numbers_of_a_rehearsal_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    let plan =
+        MeanPlans::new(ROWS.values(400, 0.2, 0.3), &request(Variant::Weighted, NoiseLaw::Gaussian)).unwrap();
+    let mut known = halflit_noise::RehearsalSource::from_public_digest([1; 32]);
+    let refused = ledger.charge(plan.best().unwrap()).unwrap().run(known.lend());
+    assert!(matches!(refused, Err(MechanismError::RehearsalNoise)));
+    assert_eq!(ledger.overview().unwrap().charges.len(), 1, "the charge stays");
 }
