@@ -51,6 +51,20 @@ pub enum PlanError {
     /// A number outside its range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
+    /// The plan costs more than it may: a mistake in the mechanism, caught before anything is charged or read.
+    #[error(
+        "{mechanism} would cost epsilon {price} at delta {delta:e}, above the {epsilon} that was asked for; please report this"
+    )]
+    OverBudget {
+        /// The mechanism.
+        mechanism: String,
+        /// The upper end of its epsilon.
+        price: f64,
+        /// What it may spend.
+        epsilon: f64,
+        /// At this delta.
+        delta: f64,
+    },
 }
 
 /// The candidates for a problem, best first.
@@ -211,6 +225,7 @@ impl Plans {
         };
         let event = mechanism.statement(&problem).event()?;
         let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
+        check_price(&summary.mechanism, epsilon, budget)?;
         Ok(Plan { problem, mechanism, summary, event, budget, epsilon, worth })
     }
 }
@@ -254,6 +269,15 @@ fn rehearse(
     }
     watch.progress(total, total).is_break();
     Ok(())
+}
+
+/// Mechanisms calibrate their own noise; the accountant has the last word.
+fn check_price(mechanism: &str, price: Interval, budget: Budget) -> Result<(), PlanError> {
+    let Budget { epsilon, delta } = budget;
+    if price.upper <= epsilon {
+        return Ok(());
+    }
+    Err(PlanError::OverBudget { mechanism: mechanism.to_owned(), price: price.upper, epsilon, delta })
 }
 
 /// What the ledger must know of a plan before it lets it run.
@@ -369,6 +393,16 @@ mod tests {
 
     fn summaries(story: &Story) -> Vec<Summary> {
         Plans::new(story.problem(), &Request::default()).unwrap().summaries().cloned().collect()
+    }
+
+    #[test]
+    fn what_costs_more_than_it_may_is_no_plan() {
+        let budget = Budget { epsilon: 1.0, delta: 1e-6 };
+        let price = |upper: f64| check_price("some", Interval { lower: 0.0, upper }, budget);
+        assert!(price(0.0).is_ok() && price(1.0).is_ok());
+        for above in [1.0 + f64::EPSILON, f64::INFINITY, f64::NAN] {
+            assert!(matches!(price(above), Err(PlanError::OverBudget { .. })), "{above}");
+        }
     }
 
     #[test]
