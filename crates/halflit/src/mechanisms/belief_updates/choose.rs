@@ -24,6 +24,9 @@ const REHEARSED_ROWS: usize = 1_000;
 /// No chosen plan takes more steps than this.
 const MOST_STEPS: u64 = 200;
 
+/// Times that a minimizer may be asked about, on average, before an update comes of it.
+const ROUNDS_PER_UPDATE: u64 = 8;
+
 /// zeta: the share of a block's rho that goes to the test and the size.
 const TEST_SHARE: f64 = 0.5;
 
@@ -268,7 +271,10 @@ fn grid(
 /// Minimizers where losses are smooth; else a long descent, because answers are off by the threshold however many there are.
 fn online_optimizer(problem: &Problem, constants: &Constants, max_updates: u64) -> Optimizer {
     if problem.loss().is_smooth() {
-        return Optimizer::Minimizers { rounds: max_updates + 1, penalty: believed::penalty(problem) };
+        return Optimizer::Minimizers {
+            rounds: ROUNDS_PER_UPDATE * (max_updates + 1),
+            penalty: believed::penalty(problem),
+        };
     }
     let scales = Scales {
         dimension: 1,
