@@ -224,8 +224,7 @@ impl Plans {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
         let event = mechanism.statement(&problem).event()?;
-        let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
-        check_price(&summary.mechanism, epsilon, budget)?;
+        let epsilon = priced(&summary.mechanism, &event, budget)?;
         Ok(Plan { problem, mechanism, summary, event, budget, epsilon, worth })
     }
 }
@@ -271,11 +270,12 @@ fn rehearse(
     Ok(())
 }
 
-/// Mechanisms calibrate their own noise; the accountant has the last word.
-fn check_price(mechanism: &str, price: Interval, budget: Budget) -> Result<(), PlanError> {
+/// What an event costs. Mechanisms calibrate their own noise; the accountant has the last word.
+pub(crate) fn priced(mechanism: &str, event: &Event, budget: Budget) -> Result<Interval, PlanError> {
     let Budget { epsilon, delta } = budget;
+    let price = Profile::of(event)?.epsilon(Delta::new(delta)?);
     if price.upper <= epsilon {
-        return Ok(());
+        return Ok(price);
     }
     Err(PlanError::OverBudget { mechanism: mechanism.to_owned(), price: price.upper, epsilon, delta })
 }
@@ -397,11 +397,11 @@ mod tests {
 
     #[test]
     fn what_costs_more_than_it_may_is_no_plan() {
-        let budget = Budget { epsilon: 1.0, delta: 1e-6 };
-        let price = |upper: f64| check_price("some", Interval { lower: 0.0, upper }, budget);
-        assert!(price(0.0).is_ok() && price(1.0).is_ok());
-        for above in [1.0 + f64::EPSILON, f64::INFINITY, f64::NAN] {
-            assert!(matches!(price(above), Err(PlanError::OverBudget { .. })), "{above}");
+        let event = Event::PureDp { epsilon: halflit_privacy::Epsilon::new(1.0).unwrap() };
+        let price = |epsilon: f64| priced("some", &event, Budget { epsilon, delta: 0.0 });
+        assert_eq!(price(1.0).unwrap().upper, 1.0);
+        for below in [1.0 - f64::EPSILON, 0.0, f64::NAN] {
+            assert!(matches!(price(below), Err(PlanError::OverBudget { .. })), "{below}");
         }
     }
 

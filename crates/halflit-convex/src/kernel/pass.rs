@@ -235,6 +235,7 @@ impl<'a, R: Rule> Pass<'a, R> {
                 scratch.ahead.set(next, width);
                 for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
                 {
+                    // Rows that follow one another need no table of addresses.
                     if let (Some(first), Ok(scores)) = (block.first_of_whole(), scores.try_into()) {
                         let run = Run::new(&values[first * width..], width);
                         let run = if output == 0 { run.looking_ahead() } else { run };

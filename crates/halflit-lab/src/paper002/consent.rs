@@ -88,7 +88,6 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// One draw of the example's table.
-#[derive(Clone)]
 struct Survey {
     age: Vec<f64>,
     hours: Vec<f64>,

@@ -30,7 +30,7 @@ const MEASURED_ROWS: usize = 20_000;
 /// How many steps: one would do if the loss were quadratic and the curvature known, many make up for what is not known.
 pub(super) const STEPS: u64 = 64;
 
-/// How wrong the measured curvature is guessed to be, times sqrt(weights / public rows); measured on surveys with 24 to 240 public rows for 8 weights.
+/// How wrong the measured curvature is guessed to be, times sqrt(weights / public rows); measured on surveys with 24 to 240 public rows for 7 weights.
 const GUESSED_ERROR: f64 = 1.3;
 
 /// The curvature of the mean loss as the public rows show it, and how certain their fit is.

@@ -212,6 +212,7 @@ impl Plan {
         if let Some(curvature) = &curvature
             && is_warm
             && self.sampling == Sampling::FullBatch
+            && self.combiner == Combiner::Sum
         {
             let steps = NonZeroU64::new(params.steps.unwrap_or(newton::STEPS))
                 .ok_or(MechanismError::not_positive("number of steps", 0.0))?;

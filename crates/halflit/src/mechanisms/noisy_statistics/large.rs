@@ -147,17 +147,17 @@ impl Guess {
 /// H_k for every output k, from evenly spaced rows.
 fn own_hessians(design: &Design, weights: &[f64]) -> Vec<Vec<f64>> {
     let (rows, width, outputs) = (&design.rows, design.rows.width(), design.loss.outputs());
-    let seen = rows.len().min(GUESSED_ROWS);
-    let scale = FEATURE_UNIT * FEATURE_UNIT * rows.len() as f64 / seen.max(1) as f64;
+    let count = rows.len().min(GUESSED_ROWS);
+    let scale = FEATURE_UNIT * FEATURE_UNIT * rows.len() as f64 / count.max(1) as f64;
     let bends = |row: usize| -> Vec<f64> {
         match outputs {
             1 => vec![flat_curvature(design)],
             _ => soft_label(design, row, weights).iter().map(|m| m * (1.0 - m)).collect(),
         }
     };
-    let seen: Vec<(usize, Vec<f64>)> = (0..seen)
+    let seen: Vec<(usize, Vec<f64>)> = (0..count)
         .into_par_iter()
-        .map(|index| index * rows.len() / seen)
+        .map(|index| index * rows.len() / count)
         .map(|row| (row, bends(row)))
         .collect();
     let of_output = |output: usize| {

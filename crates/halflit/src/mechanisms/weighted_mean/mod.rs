@@ -43,12 +43,12 @@ use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::means::{PublicMoments, for_each_unit};
 use crate::mechanisms::summed_noise::check_range;
 use crate::mechanisms::{Inconsistency, MechanismError};
-use crate::plan::{PlanError, Priced};
+use crate::plan::{PlanError, Priced, priced};
 use halflit_noise::{NoiseSource, SumLattice};
 use halflit_privacy::calibrate::{self, Budget as Target, CalibrationError};
 use halflit_privacy::{
     Change, Delta, Epsilon, Event, Interval, L1Sensitivity, LaplaceScale, NoiseMultiplier, ParameterError,
-    Profile, Relation,
+    Relation,
 };
 use halflit_table::{Budget, Values};
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ impl MeanPlans {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
         let event = Statement::of(&values, &design).event()?;
-        let epsilon = Profile::of(&event)?.epsilon(Delta::new(budget.delta)?);
+        let epsilon = priced(NAME, &event, budget)?;
         Ok(MeanPlan { values, design, event, budget, epsilon })
     }
 }
