@@ -3,6 +3,7 @@
 //! A row contributes s * q with |s| <= isqrt(floor(B^2 / ||q||^2)), hence ||s q||^2 = s^2 ||q||^2 <= B^2 exactly. The limit
 //! depends on the row alone, so it is computed once; the clamp itself is applied in every pass, whatever the rule returned.
 
+use super::block::BLOCK_ROWS;
 use crate::math::ROUNDING_MAGIC;
 
 /// Largest magnitude of a coefficient: three balanced digits in base 2^12 hold it (see the kernel's integer layout).
@@ -57,7 +58,8 @@ pub(crate) fn clip_to_norm(vector: &mut [i64], limit: u64) {
 
 /// The smallest integer whose square is at least `square`, for `square` below 2^124.
 pub(crate) fn ceil_sqrt(square: u128) -> u64 {
-    let root = square.isqrt();
+    // the root of fewer bits is quicker
+    let root = u64::try_from(square).map_or_else(|_| square.isqrt(), |square| square.isqrt().into());
     (if root * root < square { root + 1 } else { root }) as u64
 }
 
@@ -77,20 +79,41 @@ pub(crate) fn clamp_block(values: &[f64], limits: &[u32], coefficients: &mut [i3
     }
 }
 
+/// Outputs whose squares, each below 2^58, add up within 64 bits.
+const OUTPUTS_IN_A_SUM: usize = 63;
+
+/// Bits of a factor below 1: times a coefficient it keeps to 64 bits, and what is cut off is less than one unit.
+const FACTOR_BITS: u32 = 31;
+
+#[inline(always)]
 fn clip_rows(limits: &[u32], coefficients: &mut [i32]) {
     let rows = limits.len();
-    let outputs = coefficients.len() / rows;
-    for (row, &limit) in limits.iter().enumerate() {
-        // squares are below 2^58; saturating keeps "above the limit" true for any number of outputs
-        let squared = (0..outputs).fold(0u64, |sum, output| {
-            sum.saturating_add(u64::from(coefficients[output * rows + row].unsigned_abs()).pow(2))
-        });
-        if squared > u64::from(limit).pow(2) {
-            let mut vector: Vec<i64> =
-                (0..outputs).map(|output| i64::from(coefficients[output * rows + row])).collect();
-            clip_to_norm(&mut vector, u64::from(limit));
-            for (output, &value) in vector.iter().enumerate() {
-                coefficients[output * rows + row] = value as i32;
+    assert!(rows <= BLOCK_ROWS);
+    let mut squared = [0u128; BLOCK_ROWS];
+    for several in coefficients.chunks(OUTPUTS_IN_A_SUM * rows) {
+        let mut sums = [0u64; BLOCK_ROWS];
+        for output in several.chunks_exact(rows) {
+            for (sum, coefficient) in sums.iter_mut().zip(output) {
+                let size = u64::from(coefficient.unsigned_abs());
+                *sum = sum.wrapping_add(size.wrapping_mul(size));
+            }
+        }
+        squared.iter_mut().zip(sums).for_each(|(squared, sum)| *squared += u128::from(sum));
+    }
+    let mut factors = [1u64 << FACTOR_BITS; BLOCK_ROWS];
+    let mut any_is_long = false;
+    for ((factor, squared), &limit) in factors.iter_mut().zip(squared).zip(limits) {
+        if squared > u128::from(limit).pow(2) {
+            // ||v|| <= root, so ||v|| * factor / 2^31 <= limit
+            *factor = (u64::from(limit) << FACTOR_BITS) / ceil_sqrt(squared);
+            any_is_long = true;
+        }
+    }
+    if any_is_long {
+        for output in coefficients.chunks_exact_mut(rows) {
+            for (coefficient, factor) in output.iter_mut().zip(factors) {
+                let size = (u64::from(coefficient.unsigned_abs()).wrapping_mul(factor) >> FACTOR_BITS) as i32;
+                *coefficient = if *coefficient < 0 { -size } else { size };
             }
         }
     }

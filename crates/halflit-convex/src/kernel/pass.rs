@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
-use super::lanes::{Coefficients, LINE, Level, Panel, Run, prefetch_line};
+use super::lanes::{Coefficients, DenseBlock, LINE, Level, Panel, Run, Weighted, prefetch_line};
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -126,6 +126,8 @@ pub(super) struct Pass<'a, R> {
 
 /// A thread's working memory: one block.
 pub(super) struct Scratch {
+    /// The first row, where a whole block of rows follows it; otherwise `starts` says where they are.
+    run: Option<usize>,
     starts: Starts,
     ahead: Starts,
     sparse_rows: [u32; BLOCK_ROWS],
@@ -141,6 +143,7 @@ impl Scratch {
     pub(super) fn new(outputs: usize) -> Self {
         let size = outputs * BLOCK_ROWS;
         Scratch {
+            run: None,
             starts: Starts::NONE.clone(),
             ahead: Starts::NONE.clone(),
             sparse_rows: [0; BLOCK_ROWS],
@@ -231,22 +234,17 @@ impl<'a, R: Rule> Pass<'a, R> {
         match self.rows {
             Rows::Dense(rows) => {
                 let (values, width) = (rows.padded_values(), rows.width());
+                let scores = &mut scratch.integer_scores[..len * outputs];
+                scratch.run = block.first_of_whole();
+                // Rows that follow one another need no table of addresses.
+                if let Some(first) = scratch.run {
+                    let run = Run::new(&values[first * width..], width).looking_ahead();
+                    return self.level.dots(&run, self.weights, scores);
+                }
                 scratch.starts.set(block, width);
                 scratch.ahead.set(next, width);
-                for (output, scores) in scratch.integer_scores.chunks_exact_mut(len).take(outputs).enumerate()
-                {
-                    // Rows that follow one another need no table of addresses.
-                    if let (Some(first), Ok(scores)) = (block.first_of_whole(), scores.try_into()) {
-                        let run = Run::new(&values[first * width..], width);
-                        let run = if output == 0 { run.looking_ahead() } else { run };
-                        self.level.run_scores(&run, self.weights, output, scores);
-                        continue;
-                    }
-                    // what lies ahead is asked for once, not once per output
-                    let ahead = if output == 0 { &scratch.ahead[..] } else { &[] };
-                    let panel = Panel { values, offsets: &scratch.starts, ahead, width };
-                    self.level.dots(&panel, self.weights, output, scores);
-                }
+                let panel = Panel { values, offsets: &scratch.starts, ahead: &scratch.ahead, width };
+                self.level.dots(&panel, self.weights, scores);
             }
             Rows::Sparse(rows) => {
                 for position in 0..len {
@@ -267,10 +265,20 @@ impl<'a, R: Rule> Pass<'a, R> {
             Rows::Dense(rows) => {
                 let (values, width) = (rows.padded_values(), rows.width());
                 let columns = width.next_multiple_of(LANES);
-                for output in 0..outputs {
-                    let panel = Panel { values, offsets: &scratch.starts[start..end], ahead: &[], width };
-                    let coefficients = &scratch.coefficients[output * len..][start..end];
-                    self.level.accumulate(&panel, coefficients, &mut sums[output * columns..][..columns]);
+                let coefficients = scratch.coefficients.chunks_exact(len).map(|own| &own[start..end]);
+                let each = coefficients
+                    .zip(sums.chunks_exact_mut(columns))
+                    .map(|(coefficients, sums)| Weighted { coefficients, sums });
+                match scratch.run {
+                    Some(first) => {
+                        assert_eq!((start, end), (0, BLOCK_ROWS), "a run is added whole");
+                        self.accumulate(&Run::new(&values[first * width..], width).looking_ahead(), each);
+                    }
+                    None => {
+                        let offsets = &scratch.starts[start..end];
+                        let ahead = if offsets.len() == len { &scratch.ahead[..] } else { &[] };
+                        self.accumulate(&Panel { values, offsets, ahead, width }, each);
+                    }
                 }
             }
             Rows::Sparse(rows) => {
@@ -283,6 +291,15 @@ impl<'a, R: Rule> Pass<'a, R> {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    fn accumulate<'s>(&self, block: &impl DenseBlock, mut each: impl Iterator<Item = Weighted<'s>>) {
+        match (self.weights.outputs(), each.next()) {
+            (1, Some(only)) => self.level.accumulate(block, &mut [only]),
+            (_, first) => {
+                self.level.accumulate(block, &mut first.into_iter().chain(each).collect::<Vec<_>>())
             }
         }
     }

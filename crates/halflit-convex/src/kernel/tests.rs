@@ -1,6 +1,6 @@
 //! Every pass against a plain scalar reference, at every level, in both storages, on 1, 2 and 7 threads.
 
-use super::clamp::clip_to_norm;
+use super::clamp::{ceil_sqrt, clip_to_norm};
 use super::*;
 use crate::math::sigmoid;
 use crate::rows::{DenseRows, Rows, SparseRows};
@@ -78,7 +78,11 @@ fn contribution<R: Rule>(
     let limit = coefficient_limit(bound, rows.squared_norms()[row]);
     let mut coefficients: Vec<i64> =
         values.iter().map(|&value| i64::from(clamp_coefficient(value, limit))).collect();
-    clip_to_norm(&mut coefficients, u64::from(limit));
+    let squared: u128 = coefficients.iter().map(|s| u128::from(s.unsigned_abs()).pow(2)).sum();
+    if squared > u128::from(limit).pow(2) {
+        let factor = (i64::from(limit) << 31) / ceil_sqrt(squared) as i64;
+        coefficients.iter_mut().for_each(|s| *s = s.signum() * ((s.abs() * factor) >> 31));
+    }
     coefficients.iter().flat_map(|&s| q.iter().map(move |&q| s * i64::from(q))).collect()
 }
 

@@ -51,7 +51,7 @@ impl Forward {
             rows: vec![0; BLOCK_ROWS * stride],
             activations,
             active: vec![0.0; BLOCK_ROWS * hidden],
-            integers: vec![0; BLOCK_ROWS],
+            integers: vec![0; BLOCK_ROWS * hidden.max(classes)],
             scores: vec![0.0; BLOCK_ROWS * classes],
             probabilities: vec![0.0; BLOCK_ROWS * classes],
             softmax,
@@ -92,11 +92,13 @@ impl Forward {
         let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|position| position * self.stride);
         let panel = Panel { values: &self.rows, offsets: &offsets, ahead: &[], width: shape.inputs };
         let unit = model.hidden_unit() * f64::from(1u32 << ACTIVATION_BITS);
-        for j in 0..shape.hidden {
-            level.dots(&panel, &model.first, j, &mut self.integers);
-            let active = &mut self.active[j * BLOCK_ROWS..][..BLOCK_ROWS];
+        let integers = &mut self.integers[..shape.hidden * BLOCK_ROWS];
+        level.dots(&panel, &model.first, integers);
+        let (active, integers) =
+            (self.active.chunks_exact_mut(BLOCK_ROWS), integers.chunks_exact(BLOCK_ROWS));
+        for (j, (integers, active)) in integers.zip(active).enumerate() {
             let mut rounded = [0i16; BLOCK_ROWS];
-            level.run(|| activate(&self.integers, unit, active, &mut rounded));
+            level.run(|| activate(integers, unit, active, &mut rounded));
             for (row, &value) in self.activations.chunks_exact_mut(self.activation_stride).zip(&rounded) {
                 row[j] = value;
             }
@@ -105,12 +107,10 @@ impl Forward {
         let panel =
             Panel { values: &self.activations, offsets: &offsets, ahead: &[], width: shape.hidden + 1 };
         let unit = model.class_unit();
-        for (class, scores) in self.scores.chunks_exact_mut(BLOCK_ROWS).enumerate() {
-            level.dots(&panel, &model.second, class, &mut self.integers);
-            scores
-                .iter_mut()
-                .zip(&self.integers)
-                .for_each(|(score, &integer)| *score = integer as f64 * unit);
+        let integers = &mut self.integers[..shape.classes * BLOCK_ROWS];
+        level.dots(&panel, &model.second, integers);
+        for (score, &integer) in self.scores.iter_mut().zip(&*integers) {
+            *score = integer as f64 * unit;
         }
         let (softmax, scores, probabilities) = (self.softmax, &self.scores, &mut self.probabilities);
         level.run(|| softmax.probabilities(scores, BLOCK_ROWS, probabilities));

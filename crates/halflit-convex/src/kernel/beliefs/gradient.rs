@@ -11,10 +11,10 @@
 use super::super::KernelError;
 use super::super::block::BLOCK_ROWS;
 use super::super::clamp::MAX_COEFFICIENT;
-use super::super::lanes::{Level, Run};
+use super::super::lanes::{Level, Run, Weighted};
 use super::super::weights::{LANES, LatticeWeights};
 use super::coefficients::Sigmoids;
-use super::columns::{Column, Span};
+use super::columns::Span;
 use super::diameter::{DISTANCE_SLACK, larger};
 use super::labels::HiddenLabels;
 use super::logits::Beliefs;
@@ -201,20 +201,18 @@ impl GradientQuery<'_> {
         span: Span,
         look_ahead: bool,
         tail: &mut Vec<i16>,
-        scores: &mut [Column<i64>],
+        scores: &mut [[i64; BLOCK_ROWS]],
     ) {
         match self.rows.rows {
             Rows::Dense(rows) => {
                 let run = run_of(rows, span, tail);
                 let run = if look_ahead { run.looking_ahead() } else { run };
-                for (output, scores) in scores.iter_mut().enumerate() {
-                    self.rows.level.run_scores(&run, weights, output, &mut scores.0);
-                }
+                self.rows.level.dots(&run, weights, scores.as_flattened_mut());
             }
             Rows::Sparse(rows) => {
                 for (output, scores) in scores.iter_mut().enumerate() {
                     let integers = weights.integers(output);
-                    for (position, score) in scores.0.iter_mut().enumerate().take(span.len) {
+                    for (position, score) in scores.iter_mut().enumerate().take(span.len) {
                         let row = rows.row(span.first + position);
                         let products = row.iter().map(|(c, q)| i64::from(integers[c]) * i64::from(q));
                         *score = products.fold(0i64, i64::wrapping_add);
@@ -234,10 +232,12 @@ impl GradientQuery<'_> {
             match self.rows.rows {
                 Rows::Dense(rows) => {
                     let run = run_of(rows, span, tail);
-                    self.rows.level.run_sums(
+                    self.rows.level.accumulate(
                         &run,
-                        [&coefficients.0.0, &coefficients.1.0],
-                        [believed, actual],
+                        &mut [
+                            Weighted { coefficients: &coefficients.0.0, sums: believed },
+                            Weighted { coefficients: &coefficients.1.0, sums: actual },
+                        ],
                     );
                 }
                 Rows::Sparse(rows) => {
@@ -260,7 +260,7 @@ impl GradientQuery<'_> {
         for (output, finished) in finished.chunks_exact_mut(width.max(1)).enumerate() {
             let own = &sums[output * columns..][..columns];
             match self.rows.rows {
-                Rows::Dense(_) => self.rows.level.run_columns(own, finished),
+                Rows::Dense(_) => self.rows.level.unscramble(own, finished),
                 Rows::Sparse(_) => finished.copy_from_slice(own),
             }
             for (value, shift) in self.rows.values.shifts.iter().enumerate() {

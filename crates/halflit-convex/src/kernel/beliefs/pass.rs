@@ -1,5 +1,6 @@
 //! What a pass does with a block of rows once it has their scores.
 
+use super::super::block::BLOCK_ROWS;
 use super::super::lanes::{VectorWork, Vectors};
 use super::coefficients::Classes;
 use super::columns::{Column, PARTS, Span};
@@ -15,8 +16,8 @@ pub(super) struct Scratch {
     /// The last rows of the table, filled up to a block.
     pub(super) tail: Vec<i16>,
     /// Per output: scores, and products with a direction.
-    pub(super) integer_scores: Vec<Column<i64>>,
-    pub(super) integer_products: Vec<Column<i64>>,
+    pub(super) integer_scores: Vec<[i64; BLOCK_ROWS]>,
+    pub(super) integer_products: Vec<[i64; BLOCK_ROWS]>,
     pub(super) scores: Vec<Column<f64>>,
     pub(super) products: Vec<Column<f32>>,
     pub(super) classes: Classes,
@@ -36,8 +37,8 @@ impl Scratch {
     pub(super) fn new(outputs: usize, values: usize) -> Self {
         Scratch {
             tail: Vec::new(),
-            integer_scores: vec![Column::of(0); outputs],
-            integer_products: vec![Column::of(0); outputs],
+            integer_scores: vec![[0; BLOCK_ROWS]; outputs],
+            integer_products: vec![[0; BLOCK_ROWS]; outputs],
             scores: vec![Column::of(0.0); outputs],
             products: vec![Column::of(0.0); outputs],
             classes: Classes::default(),
@@ -54,7 +55,7 @@ impl Scratch {
     #[inline(always)]
     fn scale_scores(&mut self, unit: f64) {
         for (scores, integers) in self.scores.iter_mut().zip(&self.integer_scores) {
-            *scores = Column::each(|row| to_float(integers.0[row]) * unit);
+            *scores = Column::each(|row| to_float(integers[row]) * unit);
         }
     }
 }
@@ -151,7 +152,7 @@ impl VectorWork for UpdateBlock<'_> {
         scratch.scale_scores(query.weights.score_unit());
         let Scratch { scores, classes, integers, products, integer_products, .. } = scratch;
         for (products, integers) in products.iter_mut().zip(integer_products) {
-            *products = Column::each(|row| to_single(to_float(integers.0[row]) * steps.unit, Steps::MOST));
+            *products = Column::each(|row| to_single(to_float(integers[row]) * steps.unit, Steps::MOST));
         }
         if let Some(hidden) = &query.hidden_labels {
             hidden.update(v, &scores[0], &products[0], steps.cap, logits);

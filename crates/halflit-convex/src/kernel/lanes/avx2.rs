@@ -1,63 +1,136 @@
 //! The primitives with 256-bit vectors.
 
+use super::blocks::Places;
+use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
 
 /// 16-bit integers in a vector.
-pub(super) const WIDE: usize = 16;
+const WIDE: usize = 16;
 
 /// Rows whose scores are computed together.
-pub(super) const ROWS: usize = 4;
+const ROWS: usize = 4;
+
+/// Features that stay in the first cache while every output is computed.
+const CACHED_FEATURES: usize = 1 << 13;
 
 /// # Safety
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &mut [i64]) {
-    let vectors = panel.width.div_ceil(WIDE);
-    let (low, high) = digits;
-    assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-    let starts = panel.starts();
+pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, scores: &mut [i64]) {
+    let (len, outputs) = (block.len(), weights.outputs());
+    let vectors = block.width().div_ceil(WIDE);
+    let places = block.places();
+    let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
+    for first in (0..len).step_by(cached_rows) {
+        let end = (first + cached_rows).min(len);
+        for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
+            let (low, high) = weights.digits(output);
+            assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
+            let digits = [low.as_ptr(), high.as_ptr()];
+            // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
+            unsafe {
+                output_dots(&places, first, digits, vectors, (output, outputs), &mut scores[first..end])
+            };
+        }
+    }
+}
+
+/// The scores of the rows from `first_row` on for one output.
+///
+/// # Safety
+/// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx2")]
+// on its own it has the registers to itself
+#[inline(never)]
+unsafe fn output_dots(
+    places: &impl Places,
+    first_row: usize,
+    digits: [*const i16; 2],
+    vectors: usize,
+    (output, outputs): (usize, usize),
+    scores: &mut [i64],
+) {
     // what the products' lanes begin at
     let panels = vectors.div_ceil(VECTORS_PER_PANEL) as i64;
     let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
-    let (ahead, looks_ahead) = (panel.ahead(), !panel.ahead.is_empty());
-    for ((starts, ahead), scores) in
-        starts.as_chunks::<ROWS>().0.iter().zip(ahead.as_chunks::<ROWS>().0).zip(scores.chunks_mut(ROWS))
-    {
-        if looks_ahead {
-            ahead.iter().for_each(|row| ask_for(row.wrapping_add(panel.width)));
-        }
-        let mut totals = [_mm256_setzero_si256(); ROWS];
-        let mut vector = 0;
-        while vector < vectors {
-            let end = (vector + VECTORS_PER_PANEL).min(vectors);
-            // Beginning at 2^31 instead of 0, lanes have no sign and are widened by fewer instructions.
-            let mut low_sums = [_mm256_set1_epi32(i32::MIN); ROWS];
-            let mut high_sums = low_sums;
-            for vector in vector..end {
-                // a cache line holds two vectors
-                if looks_ahead && vector % 2 == 0 {
-                    ahead.iter().for_each(|row| ask_for(row.wrapping_add(vector * WIDE)));
-                }
-                // SAFETY: vector < vectors, and rows and digits extend to whole vectors.
-                let load = |start: *const i16| unsafe { _mm256_loadu_si256(start.add(vector * WIDE).cast()) };
-                let (low, high) = (load(low.as_ptr()), load(high.as_ptr()));
-                for (row, q) in starts.map(load).into_iter().enumerate() {
-                    low_sums[row] = _mm256_add_epi32(low_sums[row], _mm256_madd_epi16(q, low));
-                    high_sums[row] = _mm256_add_epi32(high_sums[row], _mm256_madd_epi16(q, high));
-                }
+    for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
+        let row = first_row.wrapping_add(four * ROWS);
+        // Half of what lies ahead is asked for here, once, and not once per output; the other half by `tile`.
+        if places.looks_ahead() && four % outputs == output {
+            for ahead in [places.ahead(row / 2), places.ahead(row / 2 + 1)] {
+                (0..vectors * WIDE).step_by(LINE).for_each(|column| ask_for(ahead.wrapping_add(column)));
             }
-            for row in 0..ROWS {
-                totals[row] = _mm256_add_epi64(totals[row], widen(low_sums[row], high_sums[row]));
-            }
-            vector = end;
         }
+        // SAFETY: the caller's.
+        let totals = unsafe { products(places, row, digits, vectors) };
         let mut sums = [0i64; ROWS];
         // SAFETY: `sums` is one vector long.
         unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_sub_epi64(reduce(totals), begun)) };
-        match <&mut [i64; ROWS]>::try_from(&mut *scores) {
-            Ok(scores) => *scores = sums,
-            Err(_) => scores.copy_from_slice(&sums[..scores.len()]),
+        match scores.first_chunk_mut() {
+            Some(scores) => *scores = sums,
+            None => scores.copy_from_slice(&sums[..scores.len()]),
+        }
+    }
+}
+
+/// Weights times features of four rows, added up to four lanes per row.
+///
+/// # Safety
+/// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn products(
+    places: &impl Places,
+    first_row: usize,
+    digits: [*const i16; 2],
+    vectors: usize,
+) -> [__m256i; ROWS] {
+    let rows: [*const i16; ROWS] = std::array::from_fn(|row| places.row(first_row + row));
+    let (mut totals, mut column, mut left) = ([_mm256_setzero_si256(); ROWS], 0, vectors);
+    while left > 0 {
+        let panel = left.min(VECTORS_PER_PANEL);
+        left -= panel;
+        // Beginning at 2^31 instead of 0, lanes have no sign and are widened by fewer instructions.
+        let mut sums = [[_mm256_set1_epi32(i32::MIN); 2]; ROWS];
+        // SAFETY: the caller's; `column` counts as many vectors as there are.
+        unsafe {
+            for _ in 0..panel / 2 {
+                add_products(&rows, digits, column, &mut sums);
+                add_products(&rows, digits, column.wrapping_add(WIDE), &mut sums);
+                column = column.wrapping_add(2 * WIDE);
+            }
+            if panel % 2 == 1 {
+                add_products(&rows, digits, column, &mut sums);
+                column = column.wrapping_add(WIDE);
+            }
+        }
+        for (total, [low, high]) in totals.iter_mut().zip(sums) {
+            *total = _mm256_add_epi64(*total, widen(low, high));
+        }
+    }
+    totals
+}
+
+/// sums[row][digit] += digits times features of a vector of columns.
+///
+/// # Safety
+/// The processor has AVX2; rows and digits hold a vector at `column`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn add_products(
+    rows: &[*const i16; ROWS],
+    digits: [*const i16; 2],
+    column: usize,
+    sums: &mut [[__m256i; 2]; ROWS],
+) {
+    // SAFETY: the caller's.
+    let load = |place: *const i16| unsafe { _mm256_loadu_si256(place.wrapping_add(column).cast()) };
+    let multipliers = digits.map(load);
+    for (&row, sums) in rows.iter().zip(sums) {
+        let q = load(row);
+        for (sum, multipliers) in sums.iter_mut().zip(multipliers) {
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(q, multipliers));
         }
     }
 }
@@ -65,7 +138,7 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
 /// low + 2^12 high, lanes 2j and 2j+1 added, in 64 bits, for 32-bit lanes without sign.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn widen(low: __m256i, high: __m256i) -> __m256i {
+fn widen(low: __m256i, high: __m256i) -> __m256i {
     let lower_half = _mm256_set1_epi64x(0xffff_ffff);
     let [low, high] =
         [low, high].map(|x| _mm256_add_epi64(_mm256_and_si256(x, lower_half), _mm256_srli_epi64::<32>(x)));
@@ -75,86 +148,162 @@ pub(super) fn widen(low: __m256i, high: __m256i) -> __m256i {
 /// Sums the lanes of each of four vectors: lane r of the result is the sum of vector r.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn reduce(rows: [__m256i; ROWS]) -> __m256i {
+fn reduce(rows: [__m256i; ROWS]) -> __m256i {
     // pairs of rows share a vector: even lanes the first row, odd lanes the second
     let pair = |a, b| _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
     let (a, b) = (pair(rows[0], rows[1]), pair(rows[2], rows[3]));
     _mm256_add_epi64(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
 }
 
+/// Sums for so many coefficients of a row are computed together.
+const TOGETHER: usize = 16;
+
 /// # Safety
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
-    let vectors = panel.width.div_ceil(WIDE);
-    assert!(sums.len() >= vectors * WIDE);
-    let starts = panel.starts();
-    let digits = pack(coefficients);
-    let pairs = panel.offsets.len().div_ceil(2);
-    let two = two_digits(coefficients);
-    let mut vector = 0;
-    while vector < vectors {
-        // As many running sums as registers hold: 2 * 2 * 2 or 1 * 2 * 3.
-        // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
-        vector += unsafe {
-            match (vectors - vector, two) {
-                (_, false) => tile::<1, 3>(&starts, &digits, pairs, vector, sums),
-                (1, true) => tile::<1, 2>(&starts, &digits, pairs, vector, sums),
-                (_, true) => tile::<2, 2>(&starts, &digits, pairs, vector, sums),
+pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
+    let places = block.places();
+    let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
+    for each in each.chunks_mut(TOGETHER) {
+        // SAFETY: the features are those of this function.
+        unsafe {
+            if each.iter().all(|weighted| two_digits(weighted.coefficients)) {
+                accumulate_digits::<2>(&places, pairs, vectors, each);
+            } else {
+                accumulate_digits::<3>(&places, pairs, vectors, each);
             }
-        };
+        }
     }
 }
 
-/// Adds up `TILE` vectors of columns from `first_vector` on; returns how many these were.
-///
 /// # Safety
-/// The processor has AVX2; rows and sums hold these vectors.
+/// The processor has AVX2; rows hold `vectors` vectors.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn tile<const TILE: usize, const DIGITS: usize>(
-    starts: &[*const i16; BLOCK_ROWS],
-    digits: &PackedDigits,
+unsafe fn accumulate_digits<const DIGITS: usize>(
+    places: &impl Places,
+    pairs: usize,
+    vectors: usize,
+    each: &mut [Weighted<'_>],
+) {
+    let asks = places.looks_ahead();
+    // As many running sums as registers hold: of two vectors of columns, or of one for two coefficients.
+    // SAFETY: the features are those of this function, and rows extend to whole vectors.
+    if let [Weighted { coefficients, sums }] = each {
+        let digits = Digits::of(coefficients);
+        let mut vector = 0;
+        while DIGITS == 2 && vector + 2 <= vectors {
+            unsafe { tile::<2, 1, DIGITS>(places, asks, pairs, vector, [&digits], [sums]) };
+            vector += 2;
+        }
+        for vector in vector..vectors {
+            unsafe { tile::<1, 1, DIGITS>(places, asks, pairs, vector, [&digits], [sums]) };
+        }
+        return;
+    }
+    let mut digits = [Digits::NONE; TOGETHER];
+    for (digits, weighted) in digits.iter_mut().zip(&*each) {
+        *digits = Digits::of(weighted.coefficients);
+    }
+    let pairs_of_sums = each.len().div_ceil(2);
+    for vector in 0..vectors {
+        for (index, (two, digits)) in each.chunks_mut(2).zip(digits.as_chunks().0).enumerate() {
+            let [first, second] = digits;
+            // two vectors are a cache line
+            let asks = asks && vector % 2 == 0 && index == vector / 2 % pairs_of_sums;
+            // SAFETY: as above.
+            match two {
+                [one, other] => unsafe {
+                    tile::<1, 2, DIGITS>(
+                        places,
+                        asks,
+                        pairs,
+                        vector,
+                        [first, second],
+                        [one.sums, other.sums],
+                    );
+                },
+                [one] => unsafe { tile::<1, 1, DIGITS>(places, asks, pairs, vector, [first], [one.sums]) },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Adds up `VECTORS` vectors of columns from `first_vector` on, for each of `EACH` coefficients.
+///
+/// # Safety
+/// The processor has AVX2; rows hold these vectors.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
+    places: &impl Places,
+    asks: bool,
     pairs: usize,
     first_vector: usize,
-    sums: &mut [i64],
-) -> usize {
-    // [vector][half][digit]
-    let mut tile = [[[_mm256_setzero_si256(); DIGITS]; 2]; TILE];
-    // a lone last row is paired with itself: its partner's digits are zero
-    for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
-        let digits: [__m256i; DIGITS] = std::array::from_fn(|digit| _mm256_set1_epi32(digits[digit][pair]));
-        for (vector, halves) in tile.iter_mut().enumerate() {
-            let column = (first_vector + vector) * WIDE;
+    digits: [&Digits; EACH],
+    sums: [&mut [i64]; EACH],
+) {
+    let first_column = first_vector * WIDE;
+    // Beginning at 2^31 instead of 0, lanes have no sign and are widened by fewer instructions.
+    let mut lanes = [[[[_mm256_set1_epi32(i32::MIN); 2]; VECTORS]; DIGITS]; EACH];
+    for pair in 0..pairs {
+        // a lone last row is paired with one whose digits are zero
+        let starts = [places.row(2 * pair), places.row(2 * pair + 1)];
+        if asks {
+            ask_for(places.ahead(BLOCK_ROWS / 2 + pair).wrapping_add(first_column));
+        }
+        let halves: [[__m256i; 2]; VECTORS] = std::array::from_fn(|vector| {
+            let column = first_column.wrapping_add(vector * WIDE);
             // SAFETY: rows extend to whole vectors.
             let [a, b] = starts.map(|start| unsafe { _mm256_loadu_si256(start.wrapping_add(column).cast()) });
-            let interleaved = [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)];
-            for (q, half) in interleaved.into_iter().zip(halves) {
-                for (sum, digit) in half.iter_mut().zip(digits) {
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(q, digit));
+            [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)]
+        });
+        for (digits, lanes) in digits.iter().zip(&mut lanes) {
+            for (digit, lanes) in lanes.iter_mut().enumerate() {
+                let multipliers = _mm256_set1_epi32(digits.of_pair(digit, pair));
+                for (sum, &q) in lanes.as_flattened_mut().iter_mut().zip(halves.as_flattened()) {
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(q, multipliers));
                 }
             }
         }
     }
-    let sums = &mut sums[first_vector * WIDE..][..TILE * WIDE];
-    for (digits, sums) in tile.as_flattened().iter().zip(sums.chunks_exact_mut(WIDE / 2)) {
-        let lower = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_castsi256_si128(digit)));
-        let upper = digits.map(|digit| _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(digit)));
-        for (digits, sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(4)) {
-            let second = _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(digits[1]);
-            let mut total = _mm256_add_epi64(digits[0], second);
-            if DIGITS == 3 {
-                let third = _mm256_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS as i32 }>(digits[DIGITS - 1]);
-                total = _mm256_add_epi64(total, third);
+    let lower_half = _mm256_set1_epi64x(0xffff_ffff);
+    let worth = if DIGITS == 3 { (1 << 24) + (1 << 12) + 1 } else { (1 << 12) + 1 };
+    let begun = _mm256_set1_epi64x((1 << 31) * worth);
+    for (lanes, sums) in lanes.iter().zip(sums) {
+        let sums = &mut sums[first_column..][..VECTORS * WIDE];
+        for (half, sums) in sums.as_chunks_mut::<{ WIDE / 2 }>().0.iter_mut().enumerate() {
+            let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+            for digit in lanes.iter().rev() {
+                // Horner's rule in base 2^12
+                let digit = digit[half / 2][half % 2];
+                even = _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(even);
+                odd = _mm256_slli_epi64::<{ COEFFICIENT_DIGIT_BITS as i32 }>(odd);
+                even = _mm256_add_epi64(even, _mm256_and_si256(digit, lower_half));
+                odd = _mm256_add_epi64(odd, _mm256_srli_epi64::<32>(digit));
             }
-            // SAFETY: four 64-bit integers, by the chunk size.
-            unsafe {
-                let sum = _mm256_loadu_si256(sums.as_ptr().cast());
-                _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_add_epi64(sum, total));
+            for (total, sums) in [even, odd].into_iter().zip(sums.as_chunks_mut::<4>().0) {
+                // SAFETY: four 64-bit integers, by the chunk size.
+                unsafe {
+                    let sum = _mm256_loadu_si256(sums.as_ptr().cast());
+                    let total = _mm256_sub_epi64(total, begun);
+                    _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_add_epi64(sum, total));
+                }
             }
         }
     }
-    TILE
+}
+
+/// Where [`accumulate`] keeps a column.
+///
+/// Unpacking puts columns 0..4 and 8..12 of a vector into its first half, the others into the second; widening puts even lanes
+/// before odd ones.
+#[inline]
+pub(super) fn place_of(column: usize) -> usize {
+    let (vector, place) = (column / WIDE, column % WIDE);
+    let (half, lane) = (place % 8 / 4, place / 8 * 4 + place % 4);
+    vector * WIDE + half * (WIDE / 2) + lane % 2 * 4 + lane / 2
 }
 
 /// # Safety

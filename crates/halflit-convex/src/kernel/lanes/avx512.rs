@@ -1,10 +1,11 @@
 //! The primitives with 512-bit vectors.
 
+use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
 
 /// 16-bit integers in a vector.
-pub(super) const WIDE: usize = 32;
+const WIDE: usize = 32;
 
 /// Rows whose scores are computed together, so that one vector holds their eight 64-bit sums at the end.
 const ROWS: usize = 8;
@@ -98,7 +99,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     let vectors = panel.width.div_ceil(WIDE);
     assert!(sums.len() >= vectors * WIDE);
     let starts = panel.starts();
-    let digits = pack(coefficients);
+    let digits = Digits::of(coefficients);
     let two = two_digits(coefficients);
     let pairs = panel.offsets.len().div_ceil(2);
     let mut vector = 0;
@@ -128,7 +129,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
 #[inline]
 unsafe fn tile<const TILE: usize, const DIGITS: usize>(
     starts: &[*const i16; BLOCK_ROWS],
-    digits: &PackedDigits,
+    digits: &Digits,
     pairs: usize,
     first_vector: usize,
     sums: &mut [i64],
@@ -137,7 +138,8 @@ unsafe fn tile<const TILE: usize, const DIGITS: usize>(
     let mut tile = [[[_mm512_setzero_si512(); DIGITS]; 2]; TILE];
     // a lone last row is paired with itself: its partner's digits are zero
     for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
-        let digits: [__m512i; DIGITS] = std::array::from_fn(|digit| _mm512_set1_epi32(digits[digit][pair]));
+        let digits: [__m512i; DIGITS] =
+            std::array::from_fn(|digit| _mm512_set1_epi32(digits.of_pair(digit, pair)));
         for (vector, halves) in tile.iter_mut().enumerate() {
             let column = (first_vector + vector) * WIDE;
             // SAFETY: rows extend to whole vectors.
@@ -171,6 +173,16 @@ unsafe fn tile<const TILE: usize, const DIGITS: usize>(
             }
         }
     }
+}
+
+/// Where [`accumulate`] keeps a column.
+///
+/// Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of the
+/// vector's sums and 4..8 into the second half, four per lane.
+#[inline]
+pub(super) fn place_of(column: usize) -> usize {
+    let (vector, place) = (column / WIDE, column % WIDE);
+    vector * WIDE + place % 8 / 4 * (WIDE / 2) + place / 8 * 4 + place % 4
 }
 
 /// # Safety

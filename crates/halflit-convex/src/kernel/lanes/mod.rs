@@ -3,8 +3,8 @@
 //! * `dots`: exact scores sum_j W_j q_j of a block of rows.
 //! * `accumulate`: exact sums_j += sum_i s_i q_ij over a block of rows.
 //!
-//! Both are integer sums, so the three versions agree bit for bit by arithmetic, not by luck; tests check it. `runs` has both for rows that
-//! follow one another, `vectors` the operations of IEEE arithmetic on eight numbers at a time.
+//! Both are integer sums, so the three versions agree bit for bit by arithmetic, not by luck; tests check it. `vectors` has the operations
+//! of IEEE arithmetic on eight numbers at a time.
 //!
 //! # Integer layout
 //!
@@ -27,17 +27,19 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx2_runs;
-#[cfg(target_arch = "x86_64")]
 mod avx512;
-mod runs;
+mod blocks;
+mod digits;
+mod portable;
+#[cfg(test)]
+mod tests;
 mod vectors;
 
-pub(crate) use runs::Run;
+pub(crate) use blocks::{DenseBlock, Panel, Run};
 pub(crate) use vectors::{Arrays, EIGHT, VectorWork, Vectors};
 
 use super::block::{BLOCK_ROWS, Block, Rule};
-use super::clamp::{QUICK_COEFFICIENT, clamp_block};
+use super::clamp::clamp_block;
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
 
@@ -119,55 +121,64 @@ impl Level {
         }
     }
 
-    /// Exact scores of the panel's rows for one output, in score units.
-    pub(crate) fn dots(self, panel: &Panel<'_>, weights: &LatticeWeights, output: usize, scores: &mut [i64]) {
-        assert_eq!(weights.width(), panel.width);
-        assert_eq!(scores.len(), panel.offsets.len());
-        at_level!(self, dots(panel, weights.digits(output), scores), {
-            let weights = weights.integers(output);
-            for (score, &offset) in scores.iter_mut().zip(panel.offsets) {
-                let row = &panel.values[offset..offset + panel.width];
-                // |W q| < 2^38: no overflow below 2^24 columns, and the vector levels wrap alike
-                *score = row
-                    .iter()
-                    .zip(weights)
-                    .fold(0, |sum, (&q, &w)| sum.wrapping_add(i64::from(w) * i64::from(q)));
-            }
-        });
-    }
-
-    /// sums += sum_i coefficients[i] * row_i. `sums` is in this level's column order; see [`Level::unscramble`].
-    ///
-    /// |coefficient| <= MAX_COEFFICIENT, at most BLOCK_ROWS rows.
-    pub(crate) fn accumulate(self, panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
-        assert_eq!(coefficients.len(), panel.offsets.len());
-        assert_eq!(sums.len(), panel.width.next_multiple_of(LANES));
-        at_level!(self, accumulate(panel, coefficients, sums), {
-            for (&coefficient, &offset) in coefficients.iter().zip(panel.offsets) {
-                let row = &panel.values[offset..offset + panel.width];
-                for (sum, &q) in sums.iter_mut().zip(row) {
-                    *sum = sum.wrapping_add(i64::from(coefficient) * i64::from(q));
+    /// Exact scores of a block's rows in score units: output after output, `block.len()` integers each.
+    pub(crate) fn dots(self, block: &impl DenseBlock, weights: &LatticeWeights, scores: &mut [i64]) {
+        assert_eq!(weights.width(), block.width());
+        assert_eq!(scores.len(), block.len() * weights.outputs());
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Instructions::Avx2 {
+            // SAFETY: the level exists because the processor reported its features.
+            return unsafe { avx2::dots(block, weights, scores) };
+        }
+        block.as_panel(|panel| {
+            for (output, scores) in scores.chunks_exact_mut(block.len()).enumerate() {
+                match self.0 {
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx512 => unsafe { avx512::dots(panel, weights.digits(output), scores) },
+                    _ => portable::dots(panel, weights.integers(output), scores),
                 }
             }
         });
     }
 
-    /// Writes sums out in column order, dropping the padding. The vector levels interleave columns in groups of four.
-    pub(crate) fn unscramble(self, sums: &[i64], columns: &mut [i64]) {
-        let lanes = match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => avx512::WIDE,
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => avx2::WIDE,
-            Instructions::Portable => return columns.copy_from_slice(&sums[..columns.len()]),
-        };
-        // Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of
-        // the vector's sums and 4..8 into the second half, four per lane.
-        for (vector, columns) in columns.chunks_mut(lanes).enumerate() {
-            let sums = &sums[vector * lanes..][..lanes];
-            for (place, value) in columns.iter_mut().enumerate() {
-                *value = sums[place % 8 / 4 * (lanes / 2) + place / 8 * 4 + place % 4];
+    /// sums += sum_i coefficients[i] * row_i, for each of several coefficients and sums at once. The sums are in this level's column
+    /// order; see [`Level::unscramble`].
+    ///
+    /// |coefficient| <= MAX_COEFFICIENT.
+    pub(crate) fn accumulate(self, block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
+        for Weighted { coefficients, sums } in &mut *each {
+            assert_eq!(coefficients.len(), block.len());
+            assert_eq!(sums.len(), block.width().next_multiple_of(LANES));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Instructions::Avx2 {
+            // SAFETY: the level exists because the processor reported its features.
+            return unsafe { avx2::accumulate(block, each) };
+        }
+        block.as_panel(|panel| {
+            for Weighted { coefficients, sums } in each {
+                match self.0 {
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx512 => unsafe { avx512::accumulate(panel, coefficients, sums) },
+                    _ => portable::accumulate(panel, coefficients, sums),
+                }
             }
+        });
+    }
+
+    /// Writes sums out in column order, dropping the padding. Vectors keep columns in an order of their own.
+    pub(crate) fn unscramble(self, sums: &[i64], columns: &mut [i64]) {
+        fn write(sums: &[i64], columns: &mut [i64], place_of: impl Fn(usize) -> usize) {
+            columns.iter_mut().enumerate().for_each(|(column, value)| *value = sums[place_of(column)]);
+        }
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => write(sums, columns, avx512::place_of),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => write(sums, columns, avx2::place_of),
+            Instructions::Portable => write(sums, columns, |column| column),
         }
     }
 
@@ -183,6 +194,14 @@ impl Level {
     pub(crate) fn coefficients<R: Rule>(self, rule: &R, block: &Block<'_>, work: Coefficients<'_>) {
         at_level!(self, coefficients(rule, block, work), work.fill(rule, block));
     }
+}
+
+/// One number per row of a block, and the sums of the rows times these numbers.
+pub(crate) struct Weighted<'a> {
+    /// At most MAX_COEFFICIENT in size.
+    pub(crate) coefficients: &'a [i32],
+    /// One per column, in the level's order.
+    pub(crate) sums: &'a mut [i64],
 }
 
 /// Asks for the entries of a per-row column that a block of scattered rows will read: nothing is read now.
@@ -231,78 +250,4 @@ impl Coefficients<'_> {
         rule.fill(block, self.scores, self.values);
         clamp_block(self.values, self.limits, self.coefficients);
     }
-}
-
-/// A block of dense rows, each given by where it starts.
-pub(crate) struct Panel<'a> {
-    /// Row-major values, with a tail that whole vectors may run into.
-    pub(crate) values: &'a [i16],
-    /// Where the rows start: at most a block of them.
-    pub(crate) offsets: &'a [usize],
-    /// Where the rows of the next block start: they travel while this one is computed.
-    pub(crate) ahead: &'a [usize],
-    /// Number of columns.
-    pub(crate) width: usize,
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Panel<'_> {
-    /// The rows as pointers, after checking that every row can be read in whole vectors; the last one is repeated.
-    #[inline(always)]
-    fn starts(&self) -> [*const i16; BLOCK_ROWS] {
-        let last = self.offsets.iter().fold(0, |last, &offset| if offset > last { offset } else { last });
-        let extent = self.width.next_multiple_of(LANES);
-        assert!(!self.offsets.is_empty() && self.offsets.len() <= BLOCK_ROWS);
-        assert!(last <= self.values.len() && self.values.len() - last >= extent);
-        let base = self.values.as_ptr();
-        let mut starts = [base.wrapping_add(self.offsets[self.offsets.len() - 1]); BLOCK_ROWS];
-        for (start, &offset) in starts.iter_mut().zip(self.offsets) {
-            *start = base.wrapping_add(offset);
-        }
-        starts
-    }
-
-    /// The rows of the next block as pointers that are not read from; absent ones point to the beginning.
-    #[inline(always)]
-    fn ahead(&self) -> [*const i16; BLOCK_ROWS] {
-        let base = self.values.as_ptr();
-        let mut ahead = [base; BLOCK_ROWS];
-        for (pointer, &offset) in ahead.iter_mut().zip(self.ahead) {
-            *pointer = base.wrapping_add(offset);
-        }
-        ahead
-    }
-}
-
-/// Whether two digits hold every coefficient: a third of the multiplications is saved, the sums are the same integers.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn two_digits(coefficients: &[i32]) -> bool {
-    coefficients.iter().fold(0, |most, s| s.unsigned_abs().max(most)) <= QUICK_COEFFICIENT
-}
-
-/// The coefficients split into three 16-bit digits; two neighbouring rows share a 32-bit entry.
-#[cfg(target_arch = "x86_64")]
-type PackedDigits = [[i32; BLOCK_ROWS / 2]; 3];
-
-/// s = d0 + 2^12 d1 + 2^24 d2 with |d| <= 2^11, for |s| <= MAX_COEFFICIENT; absent rows get zeros.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn pack(coefficients: &[i32]) -> PackedDigits {
-    const HALF: i32 = 1 << (COEFFICIENT_DIGIT_BITS - 1);
-    const MASK: i32 = (1 << COEFFICIENT_DIGIT_BITS) - 1;
-    let mut padded = [0i32; BLOCK_ROWS];
-    padded[..coefficients.len()].copy_from_slice(coefficients);
-    let mut packed = [[0; BLOCK_ROWS / 2]; 3];
-    for digits in &mut packed {
-        for (slot, pair) in digits.iter_mut().zip(padded.chunks_exact_mut(2)) {
-            let mut next = |index: usize| {
-                let digit = (pair[index].wrapping_add(HALF) & MASK).wrapping_sub(HALF);
-                pair[index] = pair[index].wrapping_sub(digit) >> COEFFICIENT_DIGIT_BITS;
-                digit
-            };
-            *slot = (next(0) & 0xffff) | (next(1) << 16);
-        }
-    }
-    packed
 }
