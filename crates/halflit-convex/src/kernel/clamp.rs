@@ -58,8 +58,8 @@ pub(crate) fn clip_to_norm(vector: &mut [i64], limit: u64) {
 
 /// The smallest integer whose square is at least `square`, for `square` below 2^124.
 pub(crate) fn ceil_sqrt(square: u128) -> u64 {
-    // the root of fewer bits is quicker
-    let root = u64::try_from(square).map_or_else(|_| square.isqrt(), |square| square.isqrt().into());
+    // below 2^62 a root in doubles, cut off, is the one sought or one less
+    let root = if square < 1 << 62 { (square as f64).sqrt() as u128 } else { square.isqrt() };
     (if root * root < square { root + 1 } else { root }) as u64
 }
 
@@ -171,6 +171,22 @@ mod tests {
             let exact: Vec<i64> = values.iter().map(|v| v.round_ties_even() as i64).collect();
             if squared(&exact) <= u128::from(limit).pow(2) {
                 prop_assert_eq!(wide, exact);
+            }
+        }
+    }
+
+    #[test]
+    fn roots_are_rounded_up() {
+        let mut roots: Vec<u128> =
+            (0..62).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]).collect();
+        roots.extend((0..100_000u128).map(|i| i * 0x9e37_79b9 % (1 << 31)));
+        for root in roots {
+            for square in [root * root, root * root + 1, (root + 1) * (root + 1) - 1] {
+                let found = u128::from(ceil_sqrt(square));
+                assert!(
+                    found * found >= square && (found == 0 || (found - 1) * (found - 1) < square),
+                    "{square}"
+                );
             }
         }
     }

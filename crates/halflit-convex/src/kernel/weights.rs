@@ -6,6 +6,7 @@
 //! weights are public, so it concerns accuracy only.
 
 use super::KernelError;
+use crate::math::ROUNDING_MAGIC;
 use crate::rows::FEATURE_BITS;
 
 /// Bits of the largest weight.
@@ -39,21 +40,23 @@ impl LatticeWeights {
             return Err(KernelError::Weight { index, value: weights[index] });
         }
         let largest = weights.iter().fold(0.0f64, |most, w| most.max(w.abs()));
-        let unit = power_of_two(exponent(largest) + 1 - WEIGHT_BITS);
+        let exponent = exponent(largest) + 1 - WEIGHT_BITS;
+        let (unit, inverse) = (power_of_two(exponent), power_of_two(-exponent));
         let width = weights.len() / outputs;
         let padded = width.next_multiple_of(LANES);
-        let mut integers = Vec::with_capacity(weights.len());
+        // |w| < 2^(e+1), so |integer| <= 2^23
+        let integers: Vec<i32> =
+            weights.iter().map(|&w| (w * inverse + ROUNDING_MAGIC).to_bits() as i32).collect();
         let mut digits = vec![0i16; 2 * padded * outputs];
-        for (output, weights) in weights.chunks_exact(width.max(1)).enumerate() {
-            let (low, high) = digits[2 * padded * output..][..2 * padded].split_at_mut(padded);
-            for (column, &weight) in weights.iter().enumerate() {
-                // |w| < 2^(e+1), so |integer| <= 2^23
-                let integer = (weight / unit).round_ties_even() as i32;
-                let half = 1 << (DIGIT_BITS - 1);
-                let digit = ((integer + half) & ((1 << DIGIT_BITS) - 1)) - half;
-                low[column] = digit as i16;
-                high[column] = ((integer - digit) >> DIGIT_BITS) as i16;
-                integers.push(integer);
+        for (integers, digits) in
+            integers.chunks_exact(width.max(1)).zip(digits.chunks_exact_mut(2 * padded.max(1)))
+        {
+            let (low, high) = digits.split_at_mut(padded);
+            for ((&integer, low), high) in integers.iter().zip(low).zip(high) {
+                const HALF: i32 = 1 << (DIGIT_BITS - 1);
+                let digit = (integer.wrapping_add(HALF) & ((1 << DIGIT_BITS) - 1)).wrapping_sub(HALF);
+                *low = digit as i16;
+                *high = (integer.wrapping_sub(digit) >> DIGIT_BITS) as i16;
             }
         }
         Ok(LatticeWeights { width, outputs, unit, integers, digits })
