@@ -6,6 +6,7 @@ use halflit_table::{
     Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, MOST_ROWS_PER_USER, OutOfDomain,
     PublicFacts, PublicView, Regularization,
 };
+use std::sync::OnceLock;
 
 /// A learning problem on a declared table.
 ///
@@ -21,6 +22,8 @@ use halflit_table::{
 pub struct Problem {
     encoded: EncodedTable,
     declaration: Declaration,
+    /// The public rows' minimizer, once someone has asked for it: planning and running ask several times.
+    public_fit: OnceLock<Vec<f64>>,
 }
 
 impl Problem {
@@ -31,7 +34,7 @@ impl Problem {
     pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, EncodeError> {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();
-        Ok(Problem { encoded, declaration })
+        Ok(Problem { encoded, declaration, public_fit: OnceLock::new() })
     }
 
     /// Everything about the problem that may be known without paying: what a rehearsal is made from.
@@ -50,7 +53,7 @@ impl Problem {
 
     /// A problem on a made-up table under the same declaration.
     pub(crate) fn made_up(encoded: EncodedTable, declaration: Declaration) -> Problem {
-        Problem { encoded, declaration }
+        Problem { encoded, declaration, public_fit: OnceLock::new() }
     }
 
     /// Which tables must be indistinguishable.
@@ -162,6 +165,11 @@ impl Problem {
     /// The public rows with their labels.
     pub fn public_data(&self) -> (&Rows, &[f64]) {
         (self.encoded.public_rows(), self.encoded.public_labels())
+    }
+
+    /// Where the public rows' minimizer is kept.
+    pub(crate) fn public_fit(&self) -> &OnceLock<Vec<f64>> {
+        &self.public_fit
     }
 }
 

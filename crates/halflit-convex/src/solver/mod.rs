@@ -297,7 +297,23 @@ pub fn minimize_from(
     tolerance: f64,
     start: Option<&[f64]>,
 ) -> Result<Solution, SolverError> {
-    problem.check_tolerance(tolerance)?;
+    solve(problem, tolerance, tolerance, start)
+}
+
+/// As [`minimize`] where `tolerance` can be promised. Where it cannot, the fast method still tries for it, and what is promised is
+/// [`Problem::smallest_tolerance`]: for weights that nobody's privacy rests on.
+pub fn minimize_as_far_as_possible(problem: &Problem<'_>, tolerance: f64) -> Result<Solution, SolverError> {
+    solve(problem, tolerance, tolerance.max(problem.smallest_tolerance()), None)
+}
+
+/// Tries for `wished`, which may be out of reach, and ends within `promised`.
+fn solve(
+    problem: &Problem<'_>,
+    wished: f64,
+    promised: f64,
+    start: Option<&[f64]>,
+) -> Result<Solution, SolverError> {
+    problem.check_tolerance(promised)?;
     let start = match start {
         Some(start) => vector("the start", Some(start), problem.size())?,
         None => problem.anchor.clone(),
@@ -305,14 +321,14 @@ pub fn minimize_from(
     if problem.passes.loss.is_mean() {
         return Ok(mean::solve(problem));
     }
-    if let Some(solution) = small_domain(problem, tolerance) {
+    if let Some(solution) = small_domain(problem, wished) {
         return Ok(solution);
     }
-    let attempt = newton::attempt(problem, tolerance, start);
-    if attempt.distance <= tolerance {
+    let attempt = newton::attempt(problem, wished, start);
+    if attempt.distance <= promised {
         return Ok(attempt.into_solution());
     }
-    finisher::finish(problem, tolerance, attempt, false).ok_or_else(|| problem.too_small(tolerance))
+    finisher::finish(problem, promised, attempt, false).ok_or_else(|| problem.too_small(promised))
 }
 
 /// In a domain no wider than the tolerance every point is near enough, the minimizer being in there too.

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// What every experiment of the paper can be told.
 #[derive(clap::Args, Clone)]
 pub struct Args {
-    /// A few cells, a coarse grid for the tuned methods and few draws: minutes.
+    /// A few cells and few draws.
     #[arg(long)]
     pub quick: bool,
     /// Draws of the data per cell [default: 20, quick: 2].

@@ -9,7 +9,6 @@ use halflit_privacy::calibrate::{Budget, noise_multiplier};
 use halflit_privacy::{Change, Delta, Epsilon, Event, NoiseMultiplier, Profile, SamplingRate};
 use serde_json::json;
 use std::fmt::Write;
-use std::num::NonZeroU64;
 
 const ROWS: f64 = 30_000.0;
 const DELTA: f64 = 1e-5;
@@ -27,7 +26,7 @@ struct Line {
 pub fn run(number: u32, args: &Args) -> Outcome {
     let (_, epsilon, printed) =
         MULTIPLIERS.into_iter().find(|(table, ..)| *table == number).ok_or("no such table")?;
-    let count = NonZeroU64::new(STEPS).ok_or("no steps")?;
+    let count = STEPS;
     let mut lines = Vec::new();
     for (ratio, printed) in RATIOS.into_iter().zip(printed) {
         let rate = rate((ROWS * (1.0 - ratio)).round() as usize)?;

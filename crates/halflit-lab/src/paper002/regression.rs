@@ -19,6 +19,9 @@ pub const FEATURE_BOUND: f64 = 4.5;
 const LABEL_BOUND: f64 = 5.5;
 /// Rows longer than this times sqrt(d) are shortened to it: one in 10^10 for d = 2000.
 const ROW_BOUND: f64 = 1.1;
+/// The declared penalty. The paper has none; the public rows' minimizer needs one to be unique. Gradients are clipped and the penalty's is not, so it has
+/// to be tiny: at w* a penalty of 1e-5 pulls towards zero as hard as all rows, clipped at the paper's norm, can pull the other way.
+const PENALTY: f64 = 1e-9;
 
 /// One draw of the data.
 pub struct Draw {
@@ -77,7 +80,7 @@ impl Draw {
         let mut text = format!(
             "[budget]\nepsilon = 1000\ndelta = 1e-5\n[protect]\nunit = \"row\"\n{change}\n\
              public_rows = {{ column = \"public\", equals = \"yes\" }}\n\
-             [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\nregularization = 1e-5\nrow_norm = {row_norm}\n\
+             [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\nregularization = {PENALTY}\nrow_norm = {row_norm}\n\
              [columns.y]\nbounds = [-{label_bound}, {label_bound}]\ndefault = 0\n[columns.public]\nvisibility = \"public\"\nuse = false\n"
         );
         for column in 0..d {

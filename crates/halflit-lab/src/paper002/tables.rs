@@ -2,7 +2,7 @@
 
 use super::printed::{Cell, TABLES, Table};
 use super::regression::{Draw, Result, Setting, train};
-use super::tuning::{Method, STEPS, Tuned, tune};
+use super::tuning::{Method, Trial, Tuned, tune};
 use super::{Args, Measured, commit, write};
 use crate::Outcome;
 use halflit::mechanisms::noisy_gradient::modes;
@@ -52,19 +52,20 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
         let (risk, problem) = default_risk(&draw, problem, cell.epsilon)?;
         ours.push(risk);
         let (weights, mut problem) = train(problem, None, "public_rows", cell.epsilon)?;
-        public_only.push(draw.risk(&weights));
+        let trial = Trial { draw: &draw, epsilon: cell.epsilon, public_only: draw.risk(&weights) };
+        public_only.push(trial.public_only);
         if args.untuned {
             continue;
         }
         if index == 0 {
             for method in [Method::Algorithm1, Method::PdaMd, Method::DpSgd] {
-                let found = tune(method, table.warm, &draw, problem, cell.epsilon, args.quick)?;
+                let found = tune(method, table.warm, &trial, problem)?;
                 problem = found.1;
                 tuned.push((found.0, Vec::new()));
             }
         }
         for (method, risks) in &mut tuned {
-            let (risk, back) = method.run(&draw, problem, cell.epsilon, STEPS)?;
+            let (risk, back) = method.run(&trial, problem)?;
             problem = back;
             risks.push(risk);
         }
@@ -97,13 +98,14 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
         args.seed,
         args.seed + draws as u64 - 1
     );
-    csv += "ratio,epsilon,method,printed,risk,standard_error,draws,step_size,alpha\n";
+    csv += "ratio,epsilon,method,printed,risk,standard_error,draws,step_size,alpha,at_grid_edge\n";
     let mut records = Vec::new();
     for row in rows {
         for (method, printed, found, tuned) in row.entries() {
-            let constants =
-                tuned.map_or(",".to_owned(), |tuned| format!("{},{}", tuned.step_size, tuned.alpha));
-            let printed_text = printed.map_or(String::new(), |value| value.to_string());
+            let constants = tuned.map_or(",,".to_owned(), |t| {
+                format!("{},{},{}", t.step_size, number_or_empty(t.alpha), t.is_at_edge())
+            });
+            let printed_text = number_or_empty(printed);
             let Measured { mean, standard_error, draws } = found;
             writeln!(
                 csv,
@@ -113,7 +115,8 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
             records.push(json!({
                 "ratio": row.cell.ratio, "epsilon": row.cell.epsilon, "method": method, "printed": printed,
                 "risk": mean, "standard_error": standard_error, "draws": draws,
-                "step_size": tuned.map(|t| t.step_size), "alpha": tuned.map(|t| t.alpha),
+                "step_size": tuned.map(|t| t.step_size), "alpha": tuned.and_then(|t| t.alpha),
+                "at_grid_edge": tuned.map(|t| t.is_at_edge()),
             }));
         }
     }
@@ -147,12 +150,26 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
                 printed.map_or("-".to_owned(), |value| format!("{value:.4}")),
                 found.mean,
                 found.standard_error,
-                tuned.map_or(String::new(), |t| format!("step {}, alpha {}", t.step_size, t.alpha)),
+                tuned.map_or(String::new(), constants),
             );
         }
     }
     println!("\nWrote {} and {}.", csv_path.display(), svg_path.display());
     Ok(())
+}
+
+fn number_or_empty(number: Option<f64>) -> String {
+    number.map_or(String::new(), |number| number.to_string())
+}
+
+/// The tuned constants in words.
+fn constants(tuned: Tuned) -> String {
+    if tuned.step_size == 0.0 {
+        return "at rest".to_owned();
+    }
+    let alpha = tuned.alpha.map_or(String::new(), |alpha| format!(", alpha {alpha}"));
+    let edge = if tuned.is_at_edge() { ", the edge of the grid" } else { "" };
+    format!("step {}{alpha}{edge}", tuned.step_size)
 }
 
 impl Row {

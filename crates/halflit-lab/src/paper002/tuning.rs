@@ -1,5 +1,5 @@
-//! The methods that have to be tuned, over the paper's grids (Tables 1 and 2 of its appendix), by the exact population risk: a luxury that only
-//! makes them look better.
+//! The methods that have to be tuned, on the paper's grids (Tables 1 and 2 of its appendix) and beyond their ends, by the exact population risk: a
+//! luxury that only makes them look better.
 
 use super::regression::{Draw, FEATURE_BOUND, Result, train};
 use halflit::Problem;
@@ -7,22 +7,28 @@ use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::Stochastic;
 use halflit::mechanisms::noisy_gradient::parts::{Average, Start};
 use halflit::noise::Probability;
+use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 /// The paper's constants.
-pub const STEPS: u64 = 5000;
+pub const STEPS: NonZeroU64 = NonZeroU64::new(5000).unwrap();
 pub const PRIVATE_BATCH: f64 = 500.0;
 const PUBLIC_BATCH: u64 = 200;
 const CLIP_NORM: f64 = 1.0;
 const HESSIAN_RIDGE: f64 = 0.01;
 
-/// The paper's step sizes and weights; zero is public-only and has its own column.
-const STEP_SIZES: [f64; 15] =
-    [0.01, 0.03, 0.05, 0.07, 0.09, 0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.7, 1.9];
+/// The paper's step sizes from 0.01 to 1.9, and some on either side. Its zero is [`Tuned::at_rest`].
+const STEP_SIZES: [f64; 20] = [
+    0.001, 0.003, 0.01, 0.03, 0.05, 0.07, 0.09, 0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.7, 1.9, 3.0, 5.0,
+    9.0,
+];
+/// The paper's weights.
 const ALPHAS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
-/// Every other step size, and three weights.
-const COARSE_STEP_SIZES: [f64; 7] = [0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 0.9];
-const COARSE_ALPHAS: [f64; 4] = [0.3, 0.5, 0.7, 1.0];
+/// Where tuning starts: a step size of 0.1 and a weight of 0.7.
+const START: Point = (7, 6);
+
+/// Places in `STEP_SIZES` and `ALPHAS`.
+type Point = (usize, usize);
 
 /// A method of the paper.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,9 +42,18 @@ pub enum Method {
 #[derive(Clone, Copy, Debug)]
 pub struct Tuned {
     pub method: Method,
+    /// Zero for a method that is best [at rest](Tuned::at_rest).
     pub step_size: f64,
-    pub alpha: f64,
+    /// The weight of the private rows; only Algorithm 1 lets one choose it.
+    pub alpha: Option<f64>,
     pub warm: bool,
+}
+
+/// One draw to train on, and the risk of the public rows' minimizer.
+pub struct Trial<'a> {
+    pub draw: &'a Draw,
+    pub epsilon: f64,
+    pub public_only: f64,
 }
 
 /// The paper's rate: one over the number of batches in a pass.
@@ -48,12 +63,22 @@ pub fn rate(private_rows: usize) -> Result<Probability> {
 }
 
 impl Tuned {
+    fn new(method: Method, warm: bool, (size, weight): Point) -> Self {
+        let alpha = (method == Method::Algorithm1).then_some(ALPHAS[weight]);
+        Tuned { method, step_size: STEP_SIZES[size], alpha, warm }
+    }
+
+    /// Whether a larger step might have been better still; below the smallest one the method is at rest.
+    pub fn is_at_edge(&self) -> bool {
+        STEP_SIZES.last().is_some_and(|&largest| self.step_size >= largest)
+    }
+
     /// The method on encoded columns: a feature unit is worth b, a label unit y. The paper's loss is r^2, ours r^2/2 on encoded columns, so
     /// its gradients are 2 b y times ours, and a step of eta along them moves encoded weights by 2 b^2 eta times our gradient.
-    fn params(&self, draw: &Draw, private_rows: usize, steps: NonZeroU64) -> Result<Params> {
+    fn params(&self, draw: &Draw, private_rows: usize) -> Result<Params> {
         let unit = 2.0 * FEATURE_BOUND * draw.label_bound();
         let stochastic = Stochastic {
-            steps,
+            steps: STEPS,
             step_size: 2.0 * FEATURE_BOUND * FEATURE_BOUND * self.step_size,
             clip_norm: CLIP_NORM / unit,
             rate: rate(private_rows)?,
@@ -63,64 +88,109 @@ impl Tuned {
         };
         let ridge = HESSIAN_RIDGE / draw.dimension() as f64 / (FEATURE_BOUND * FEATURE_BOUND);
         Ok(match self.method {
-            Method::Algorithm1 => stochastic.algorithm_1(self.alpha),
+            Method::Algorithm1 => stochastic.algorithm_1(self.alpha.unwrap_or(1.0)),
             Method::DpSgd => stochastic.dp_sgd(PRIVATE_BATCH),
             Method::PdaMd => stochastic.pda_md(ridge),
         })
     }
 
     /// The risk of one run.
-    pub fn run(&self, draw: &Draw, problem: Problem, epsilon: f64, steps: u64) -> Result<(f64, Problem)> {
-        let private_rows = problem.private_units() as usize;
-        let steps = NonZeroU64::new(steps).ok_or("no steps")?;
-        let params = self.params(draw, private_rows, steps)?;
-        let (weights, problem) = train(problem, Some(params), "noisy_gradient", epsilon)?;
-        Ok((draw.risk(&weights), problem))
+    pub fn run(&self, trial: &Trial<'_>, problem: Problem) -> Result<(f64, Problem)> {
+        if self.step_size == 0.0 {
+            return Ok((self.at_rest(trial), problem));
+        }
+        let params = self.params(trial.draw, problem.private_units() as usize)?;
+        let (weights, problem) = train(problem, Some(params), "noisy_gradient", trial.epsilon)?;
+        Ok((trial.draw.risk(&weights), problem))
+    }
+
+    /// The risk of never stepping: that of the start. Algorithm 1 can also give the private rows no weight, which the paper counts as
+    /// public-only training even for a cold start (its Tables 9 and 10 print the same number for both).
+    fn at_rest(&self, trial: &Trial<'_>) -> f64 {
+        if self.warm || self.method == Method::Algorithm1 {
+            return trial.public_only;
+        }
+        trial.draw.risk(&vec![0.0; trial.draw.dimension()])
     }
 }
 
-/// The best constants on one draw. Quick: the coarse step sizes at one weight, then the coarse weights at the best step size.
-pub fn tune(
-    method: Method,
-    warm: bool,
-    draw: &Draw,
-    mut problem: Problem,
-    epsilon: f64,
-    quick: bool,
-) -> Result<(Tuned, Problem)> {
-    let sizes: &[f64] = if quick { &COARSE_STEP_SIZES } else { &STEP_SIZES };
-    let weights: &[f64] = match (method, quick) {
-        (Method::Algorithm1, true) => &COARSE_ALPHAS,
-        (Method::Algorithm1, false) => &ALPHAS,
-        _ => &[],
-    };
-    let first = Tuned { method, step_size: sizes[0], alpha: 0.9, warm };
-    let mut best = (f64::INFINITY, first);
-    let mut tried: Vec<Tuned> = sizes.iter().map(|&step_size| Tuned { step_size, ..first }).collect();
-    for round in 0..2 {
-        for tuned in tried.drain(..) {
-            let (risk, back) = tuned.run(draw, problem, epsilon, STEPS)?;
-            problem = back;
-            if risk < best.0 {
-                best = (risk, tuned);
+/// The best constants on one draw, found by walking downhill on the grid.
+pub fn tune(method: Method, warm: bool, trial: &Trial<'_>, problem: Problem) -> Result<(Tuned, Problem)> {
+    let mut problem = Some(problem);
+    let last = (STEP_SIZES.len() - 1, if method == Method::Algorithm1 { ALPHAS.len() - 1 } else { 0 });
+    let (best, lowest) = walk((START.0, START.1.min(last.1)), last, |point| {
+        let (risk, back) = Tuned::new(method, warm, point).run(trial, problem.take().ok_or("no problem")?)?;
+        problem = Some(back);
+        Ok(risk)
+    })?;
+    let mut best = Tuned::new(method, warm, best);
+    if !(lowest < best.at_rest(trial)) {
+        best = Tuned { step_size: 0.0, alpha: None, ..best };
+    }
+    Ok((best, problem.ok_or("no problem")?))
+}
+
+/// The lowest place of a grid that wide, then narrow strides find, in all eight directions: large steps with a small weight and small steps
+/// with a large weight lie in one valley, which is not along an axis.
+fn walk(start: Point, last: Point, mut risk: impl FnMut(Point) -> Result<f64>) -> Result<(Point, f64)> {
+    let mut best = (start, risk(start)?);
+    let mut tried = HashMap::from([best]);
+    for stride in [4, 2, 1] {
+        loop {
+            let here = best.0;
+            for point in neighbours(here, last, stride) {
+                let found = match tried.get(&point) {
+                    Some(&found) => found,
+                    None => risk(point)?,
+                };
+                tried.insert(point, found);
+                if found < best.1 {
+                    best = (point, found);
+                }
             }
-        }
-        if round == 0 {
-            // The full grid would be the product; the risk is close to separable, and the best pair is refined around its step size.
-            let around = sizes.iter().position(|&size| size == best.1.step_size).unwrap_or(0);
-            let near = if quick {
-                around..around + 1
-            } else {
-                around.saturating_sub(1)..(around + 2).min(sizes.len())
-            };
-            for &alpha in weights {
-                tried.extend(sizes[near.clone()].iter().map(|&step_size| Tuned {
-                    step_size,
-                    alpha,
-                    ..first
-                }));
+            if best.0 == here {
+                break;
             }
         }
     }
-    Ok((best.1, problem))
+    Ok(best)
+}
+
+/// The places `stride` away from `here` in either coordinate or both.
+fn neighbours(here: Point, last: Point, stride: usize) -> Vec<Point> {
+    let around = |place: usize, last: usize| {
+        let mut places = vec![place];
+        places.extend(place.checked_sub(stride));
+        places.extend(Some(place + stride).filter(|&place| place <= last));
+        places
+    };
+    let (sizes, weights) = (around(here.0, last.0), around(here.1, last.1));
+    let all = sizes.iter().flat_map(|&size| weights.iter().map(move |&weight| (size, weight)));
+    all.filter(|&point| point != here).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walking_follows_a_valley_across_the_axes() {
+        let last = (STEP_SIZES.len() - 1, ALPHAS.len() - 1);
+        for lowest in [(12, 4), (2, 0), (5, 8), (19, 2)] {
+            // Steep across the valley, shallow along it.
+            let risk = |(size, weight): Point| {
+                let across = (size + weight) as f64 - (lowest.0 + lowest.1) as f64;
+                Ok(10.0 * across.powi(2) + (size as f64 - lowest.0 as f64).powi(2))
+            };
+            assert_eq!(walk(START, last, risk).unwrap().0, lowest);
+        }
+    }
+
+    #[test]
+    fn the_grid_contains_the_papers() {
+        let paper = [0.01, 0.03, 0.05, 0.07, 0.09, 0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.7, 1.9];
+        assert!(paper.iter().all(|size| STEP_SIZES.contains(size)));
+        assert!(STEP_SIZES.is_sorted() && ALPHAS.is_sorted());
+        assert_eq!((STEP_SIZES[START.0], ALPHAS[START.1]), (0.1, 0.7));
+    }
 }

@@ -8,6 +8,9 @@ use halflit_convex::solver::linear::Cholesky;
 /// Most weights for which the matrix is formed.
 pub(super) const MOST_WEIGHTS: usize = 4096;
 
+/// Rows that are added to the matrix at a time: it is larger than the caches, they are not.
+const BLOCK: usize = 32;
+
 /// A factorised second-moment matrix, scaled so that its inverse has largest eigenvalue 1.
 pub(super) struct Preconditioner {
     factor: Cholesky,
@@ -19,16 +22,17 @@ impl Preconditioner {
     pub fn new(rows: &Rows, ridge: f64) -> Result<Self, MechanismError> {
         let (width, count) = (rows.width(), rows.len() as f64);
         let mut matrix = vec![0.0; width * width];
-        for index in 0..rows.len() {
-            let row: Vec<f64> = rows.dense_row(index)?.iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect();
-            for (line, &own) in matrix
-                .chunks_exact_mut(width.max(1))
-                .zip(&row)
-                .enumerate()
-                .map(|(i, (l, o))| (&mut l[..=i], o))
-            {
-                for (entry, other) in line.iter_mut().zip(&row) {
-                    *entry += own * other;
+        for first in (0..rows.len()).step_by(BLOCK) {
+            let mut block = Vec::with_capacity(BLOCK);
+            for index in first..(first + BLOCK).min(rows.len()) {
+                let row = rows.dense_row(index)?;
+                block.push(row.iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect::<Vec<_>>());
+            }
+            for (i, line) in matrix.chunks_exact_mut(width.max(1)).enumerate() {
+                for row in &block {
+                    for (entry, other) in line[..=i].iter_mut().zip(row) {
+                        *entry += row[i] * other;
+                    }
                 }
             }
         }

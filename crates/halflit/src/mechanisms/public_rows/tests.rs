@@ -92,6 +92,19 @@ fn the_weights_minimise_the_penalised_loss_of_the_public_rows() {
 }
 
 #[test]
+fn a_penalty_too_small_to_certify_anything_with_does_not_stop_the_fit() {
+    let problem = story(400).loss("squared").problem();
+    let (rows, labels) = problem.public_data();
+    let run = |lambda| {
+        fit(problem.loss(), rows, labels, problem.row_norm_bound(), lambda, problem.radius()).unwrap()
+    };
+    let (small, tiny) = (run(1e-6), run(1e-12));
+    let distance = small.iter().zip(&tiny).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+    assert!(distance < 1e-3, "{distance}");
+    assert!(tiny.iter().any(|w| w.abs() > 0.01), "{tiny:?}");
+}
+
+#[test]
 fn nothing_is_spent() {
     for story in stories() {
         let problem = story.problem();
