@@ -22,8 +22,8 @@ use std::sync::OnceLock;
 pub struct Problem {
     encoded: EncodedTable,
     declaration: Declaration,
-    /// The public rows' minimizer, once someone has asked for it: planning and running ask several times.
-    public_fit: OnceLock<Vec<f64>>,
+    /// The public rows' minimizer for one penalty, given by its bits, once someone has asked for it: planning and running ask several times.
+    public_fit: OnceLock<(u64, Vec<f64>)>,
 }
 
 impl Problem {
@@ -168,7 +168,7 @@ impl Problem {
     }
 
     /// Where the public rows' minimizer is kept.
-    pub(crate) fn public_fit(&self) -> &OnceLock<Vec<f64>> {
+    pub(crate) fn public_fit(&self) -> &OnceLock<(u64, Vec<f64>)> {
         &self.public_fit
     }
 }

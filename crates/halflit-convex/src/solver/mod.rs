@@ -300,10 +300,14 @@ pub fn minimize_from(
     solve(problem, tolerance, tolerance, start)
 }
 
-/// As [`minimize`] where `tolerance` can be promised. Where it cannot, the fast method still tries for it, and what is promised is
+/// As [`minimize_from`] where `tolerance` can be promised. Where it cannot, the fast method still tries for it, and what is promised is
 /// [`Problem::smallest_tolerance`]: for weights that nobody's privacy rests on.
-pub fn minimize_as_far_as_possible(problem: &Problem<'_>, tolerance: f64) -> Result<Solution, SolverError> {
-    solve(problem, tolerance, tolerance.max(problem.smallest_tolerance()), None)
+pub fn minimize_as_far_as_possible(
+    problem: &Problem<'_>,
+    tolerance: f64,
+    start: Option<&[f64]>,
+) -> Result<Solution, SolverError> {
+    solve(problem, tolerance, tolerance.max(problem.smallest_tolerance()), start)
 }
 
 /// Tries for `wished`, which may be out of reach, and ends within `promised`.

@@ -4,6 +4,7 @@ use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// 16-bit integers in a vector.
 const WIDE: usize = 16;
@@ -22,21 +23,23 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     let vectors = block.width().div_ceil(WIDE);
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
+    // a row may begin anywhere in its first line
+    let all_lines = block.width() / LINE + 1;
+    let lines = all_lines.div_ceil(outputs);
     for first in (0..len).step_by(cached_rows) {
         let end = (first + cached_rows).min(len);
         for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
             let (low, high) = weights.digits(output);
             assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
             let digits = [low.as_ptr(), high.as_ptr()];
+            let asked = (output * lines).min(all_lines)..((output + 1) * lines).min(all_lines);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
-            unsafe {
-                output_dots(&places, first, digits, vectors, (output, outputs), &mut scores[first..end])
-            };
+            unsafe { output_dots(&places, first, digits, vectors, asked, &mut scores[first..end]) };
         }
     }
 }
 
-/// The scores of the rows from `first_row` on for one output.
+/// The scores of the rows from `first_row` on for one output. `asked` are the cache lines to ask for in the rows ahead.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
@@ -48,7 +51,7 @@ unsafe fn output_dots(
     first_row: usize,
     digits: [*const i16; 2],
     vectors: usize,
-    (output, outputs): (usize, usize),
+    asked: Range<usize>,
     scores: &mut [i64],
 ) {
     // what the products' lanes begin at
@@ -56,10 +59,10 @@ unsafe fn output_dots(
     let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
     for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
         let row = first_row.wrapping_add(four * ROWS);
-        // Half of what lies ahead is asked for here, once, and not once per output; the other half by `tile`.
-        if places.looks_ahead() && four % outputs == output {
+        // Half of what lies ahead is asked for here, a part of it with every output; the other half by `tile`.
+        if places.looks_ahead() {
             for ahead in [places.ahead(row / 2), places.ahead(row / 2 + 1)] {
-                (0..vectors * WIDE).step_by(LINE).for_each(|column| ask_for(ahead.wrapping_add(column)));
+                asked.clone().for_each(|line| ask_for(ahead.wrapping_add(line.wrapping_mul(LINE))));
             }
         }
         // SAFETY: the caller's.

@@ -370,8 +370,7 @@ fn solve(
 ) -> Result<Solved, MechanismError> {
     let linear: Vec<f64> = statistic.iter().map(|s| s / design.total_weight).collect();
     let problem = solver::Problem::new(design.spec(loss, regularization, Some(&linear), domain))?;
-    let tolerance = TOLERANCE.max(problem.smallest_tolerance());
-    let weights = solver::minimize_from(&problem, tolerance, start)?.weights;
+    let weights = solver::minimize_as_far_as_possible(&problem, TOLERANCE, start)?.weights;
     if weights.len() > LARGEST_ASSEMBLED {
         let value = problem.first_order(&weights).0;
         return Ok(Solved { weights, value, second: None });

@@ -130,13 +130,15 @@ impl Plan {
 
     /// Minimises the penalised mean loss of the public rows.
     pub(crate) fn run(&self, problem: &Problem) -> Result<Vec<f64>, MechanismError> {
-        if let Some(known) = problem.public_fit().get() {
+        let key = self.regularization.to_bits();
+        if let Some((_, known)) = problem.public_fit().get().filter(|(fitted, _)| *fitted == key) {
             return Ok(known.clone());
         }
         let (rows, labels) = problem.public_data();
         let (loss, bound, radius) = (problem.loss(), problem.row_norm_bound(), problem.radius());
         let weights = fit(loss, rows, labels, bound, self.regularization, radius)?;
-        Ok(problem.public_fit().get_or_init(|| weights).clone())
+        problem.public_fit().get_or_init(|| (key, weights.clone()));
+        Ok(weights)
     }
 }
 
@@ -171,5 +173,5 @@ pub fn fit(
         linear: None,
         domain,
     })?;
-    Ok(solver::minimize_as_far_as_possible(&problem, TOLERANCE)?.weights)
+    Ok(solver::minimize_as_far_as_possible(&problem, TOLERANCE, None)?.weights)
 }
