@@ -7,6 +7,9 @@ use std::ops::Range;
 /// Dense rows added together: one load and store of a Hessian entry serves this many.
 const GROUP: usize = 4;
 
+/// Features of the rows that stay in the second cache while they are added to all entries.
+const CACHED: usize = 1 << 15;
+
 /// hessian += sum over the block's rows of share_i * (curvature of row i), lower triangle.
 ///
 /// `curvatures` holds second derivatives for one output, probabilities p for softmax, whose curvature is diag(p) - p p^T.
@@ -18,16 +21,22 @@ pub(super) fn add_block(passes: &Passes<'_>, rows: Range<usize>, curvatures: &[f
     };
     match passes.rows {
         Rows::Dense(dense) => {
-            let mut group: [Vec<f64>; GROUP] = std::array::from_fn(|_| vec![0.0; dense.width()]);
-            for start in (0..len).step_by(GROUP) {
-                let present = GROUP.min(len - start);
-                for (values, position) in group.iter_mut().zip(start..start + present) {
-                    for (value, &q) in values.iter_mut().zip(dense.row(rows.start + position)) {
-                        *value = f64::from(q);
-                    }
-                }
-                add_group(&group, outputs, hessian, |member, first, second| {
-                    if member < present { weight(start + member, first, second) } else { 0.0 }
+            let groups: Vec<[Vec<f64>; GROUP]> = (0..len)
+                .step_by(GROUP)
+                .map(|start| {
+                    std::array::from_fn(|member| match start + member < len {
+                        true => {
+                            dense.row(rows.start + start + member).iter().map(|&q| f64::from(q)).collect()
+                        }
+                        false => vec![0.0; dense.width()],
+                    })
+                })
+                .collect();
+            let cached = (CACHED / dense.width().max(1) / GROUP).max(1);
+            for (index, groups) in groups.chunks(cached).enumerate() {
+                let start = index * cached * GROUP;
+                add_groups(groups, outputs, hessian, |position, first, second| {
+                    if start + position < len { weight(start + position, first, second) } else { 0.0 }
                 });
             }
         }
@@ -55,25 +64,29 @@ fn pairs(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..outputs).flat_map(|first| (0..=first).map(move |second| (first, second)))
 }
 
-/// hessian += sum over the group's rows of weight * q q^T, block by block.
+/// hessian += sum over the groups' rows of weight * q q^T, block by block. A line stays in the first cache while all rows are added to it.
 #[inline(always)]
-fn add_group(
-    group: &[Vec<f64>; GROUP],
+fn add_groups(
+    groups: &[[Vec<f64>; GROUP]],
     outputs: usize,
     hessian: &mut [f64],
     weight: impl Fn(usize, usize, usize) -> f64,
 ) {
-    let [a, b, c, d] = group;
-    let width = a.len();
+    let width = groups.first().map_or(0, |[row, ..]| row.len());
     let size = width * outputs;
+    let mut weights = vec![[0.0; GROUP]; groups.len()];
     for (first, second) in pairs(outputs) {
-        let weights: [f64; GROUP] = std::array::from_fn(|member| weight(member, first, second));
+        for (index, weight_of_row) in weights.as_flattened_mut().iter_mut().enumerate() {
+            *weight_of_row = weight(index, first, second);
+        }
         for i in 0..width {
             let end = if first == second { i + 1 } else { width };
             let line = &mut hessian[(first * width + i) * size + second * width..][..end];
-            let f: [f64; GROUP] = std::array::from_fn(|member| weights[member] * group[member][i]);
-            for ((((h, a), b), c), d) in line.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                *h += (f[0] * a + f[1] * b) + (f[2] * c + f[3] * d);
+            for ([a, b, c, d], weights) in groups.iter().zip(&weights) {
+                let f = [weights[0] * a[i], weights[1] * b[i], weights[2] * c[i], weights[3] * d[i]];
+                for ((((h, a), b), c), d) in line.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                    *h += (f[0] * a + f[1] * b) + (f[2] * c + f[3] * d);
+                }
             }
         }
     }

@@ -4,12 +4,16 @@ use super::MechanismError;
 use crate::problem::FEATURE_UNIT;
 use halflit_convex::Rows;
 use halflit_convex::solver::linear::Cholesky;
+use rayon::prelude::*;
 
 /// Most weights for which the matrix is formed.
 pub(super) const MOST_WEIGHTS: usize = 4096;
 
 /// Rows that are added to the matrix at a time: it is larger than the caches, they are not.
-const BLOCK: usize = 32;
+const BLOCK: usize = 16;
+
+/// Lines of the matrix that are worth a task of their own.
+const LINES: usize = 64;
 
 /// A factorised second-moment matrix, scaled so that its inverse has largest eigenvalue 1.
 pub(super) struct Preconditioner {
@@ -28,13 +32,17 @@ impl Preconditioner {
                 let row = rows.dense_row(index)?;
                 block.push(row.iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect::<Vec<_>>());
             }
-            for (i, line) in matrix.chunks_exact_mut(width.max(1)).enumerate() {
-                for row in &block {
-                    for (entry, other) in line[..=i].iter_mut().zip(row) {
-                        *entry += row[i] * other;
+            block.resize(block.len().next_multiple_of(4), vec![0.0; width]);
+            let (fours, _) = block.as_chunks();
+            matrix.par_chunks_exact_mut(width.max(1)).enumerate().with_min_len(LINES).for_each(
+                |(i, line)| {
+                    for [a, b, c, d] in fours {
+                        for ((((entry, p), q), r), s) in line[..=i].iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                            *entry += (a[i] * p + b[i] * q) + (c[i] * r + d[i] * s);
+                        }
                     }
-                }
-            }
+                },
+            );
         }
         for (index, entry) in matrix.iter_mut().enumerate() {
             *entry /= count;
