@@ -6,8 +6,14 @@ use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
 use rayon::prelude::*;
 
-/// Rows below this many multiplications are summed by the calling thread: starting others would cost more.
+/// Multiplications that are worth a task of their own: fewer are done by the calling thread, as starting others would cost more.
 const PARALLEL_WORK: usize = 1 << 18;
+
+/// Rows that are worth sums of their own: adding up two sums costs as much as a few rows.
+const PARALLEL_ROWS: usize = 4 * BLOCK_ROWS;
+
+/// Tasks for each thread, so that none waits long for another at the end.
+const TASKS_PER_THREAD: usize = 16;
 
 /// Exact sums of row contributions s * q, each of norm at most a bound, for one table and one bound.
 ///
@@ -90,10 +96,12 @@ pub(crate) fn in_parallel(
     work_per_item: usize,
     sum_range: impl Fn(usize, usize) -> Vec<i64> + Sync,
 ) -> Option<Vec<i64>> {
-    if rayon::current_num_threads() == 1 || count.saturating_mul(work_per_item) < PARALLEL_WORK {
+    let threads = rayon::current_num_threads();
+    let worthwhile = (count.saturating_mul(work_per_item) / PARALLEL_WORK).min(count.div_ceil(PARALLEL_ROWS));
+    if threads == 1 || worthwhile < 2 {
         return Some(sum_range(0, count));
     }
-    let parts = (4 * rayon::current_num_threads()).min(count.div_ceil(BLOCK_ROWS)).max(1);
+    let parts = worthwhile.min(TASKS_PER_THREAD * threads);
     let size = count.div_ceil(parts).next_multiple_of(BLOCK_ROWS);
     (0..parts)
         .into_par_iter()
