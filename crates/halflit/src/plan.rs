@@ -132,6 +132,28 @@ pub struct Summary {
     pub is_hopeless: bool,
 }
 
+impl Summary {
+    /// Of a mechanism that passes over the table once and releases once.
+    pub(crate) fn of_one_release(
+        problem: &Problem,
+        mechanism: &str,
+        variant: String,
+        predicted_excess: f64,
+        noise: f64,
+    ) -> Self {
+        Summary {
+            mechanism: mechanism.to_owned(),
+            variant,
+            predicted_excess,
+            is_rehearsed: false,
+            releases: 1,
+            passes: 1.0,
+            noise_per_release: noise,
+            is_hopeless: predicted_excess >= zero_model_loss(problem.loss()),
+        }
+    }
+}
+
 impl Plans {
     /// Plans every candidate that the request allows.
     ///

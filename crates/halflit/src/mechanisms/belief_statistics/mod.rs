@@ -49,7 +49,7 @@ use crate::mechanisms::noisy_statistics::prior::Prior;
 use crate::mechanisms::noisy_statistics::shape::Shape;
 use crate::mechanisms::noisy_statistics::{LabelStatistics, gaussian_std_per_sensitivity};
 use crate::mechanisms::sensitive_domain::SensitiveDomain;
-use crate::mechanisms::{Fitted, MechanismError, MechanismPlan, Watch, zero_model_loss};
+use crate::mechanisms::{Fitted, MechanismError, MechanismPlan, Watch};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use crate::rehearsal::{MadeUp, Rehearsal};
@@ -172,16 +172,9 @@ impl Plan {
 
     /// The plan as shown in a table.
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
-        Summary {
-            mechanism: NAME.to_owned(),
-            variant: format!("one release about {} joint values", self.domain.len()),
-            predicted_excess: self.predicted_excess,
-            is_rehearsed: false,
-            releases: 1,
-            passes: 1.0,
-            noise_per_release: self.lattice.noise_std() / problem.total_weight(),
-            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
-        }
+        let variant = format!("one release about {} joint values", self.domain.len());
+        let noise = self.lattice.noise_std() / problem.total_weight();
+        Summary::of_one_release(problem, NAME, variant, self.predicted_excess, noise)
     }
 
     /// Runs the mechanism: numbered as in `proof.md`.

@@ -37,7 +37,7 @@ mod tests;
 
 use crate::mechanisms::noisy_statistics::gaussian_std_per_sensitivity;
 use crate::mechanisms::summed_noise::SummedNoise;
-use crate::mechanisms::{Fitted, Inconsistency, MechanismError, Watch, prior_radius, zero_model_loss};
+use crate::mechanisms::{Fitted, Inconsistency, MechanismError, Watch, prior_radius};
 use crate::plan::Summary;
 use crate::problem::{FEATURE_UNIT, Problem};
 use crate::release::StandardErrors;
@@ -270,16 +270,9 @@ impl Plan {
 
     /// The plan as shown in a table.
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
-        Summary {
-            mechanism: NAME.to_owned(),
-            variant: format!("{} hidden coordinates", self.coordinates.hidden.len()),
-            predicted_excess: self.predicted_excess,
-            is_rehearsed: false,
-            releases: 1,
-            passes: 1.0,
-            noise_per_release: self.noise_std() / problem.total_weight(),
-            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
-        }
+        let variant = format!("{} hidden coordinates", self.coordinates.hidden.len());
+        let noise = self.noise_std() / problem.total_weight();
+        Summary::of_one_release(problem, NAME, variant, self.predicted_excess, noise)
     }
 
     /// Runs the mechanism: numbered as in `proof.md`.

@@ -54,7 +54,7 @@ pub use statement::Statement;
 pub use statistics::{LabelStatistics, STATISTICS_FORMAT, StatisticsError};
 
 use crate::mechanisms::noisy_gradient::remove_common_part;
-use crate::mechanisms::{Fitted, MechanismError, Watch, prior_radius, zero_model_loss};
+use crate::mechanisms::{Fitted, MechanismError, Watch, prior_radius};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use design::{Design, label_steps, public_parts};
@@ -165,16 +165,9 @@ impl Plan {
 
     /// The plan as shown in a table.
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
-        Summary {
-            mechanism: NAME.to_owned(),
-            variant: "one release of the label sums".to_owned(),
-            predicted_excess: self.predicted_excess,
-            is_rehearsed: false,
-            releases: 1,
-            passes: 1.0,
-            noise_per_release: self.lattice.noise_std() / problem.total_weight(),
-            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
-        }
+        let variant = "one release of the label sums".to_owned();
+        let noise = self.lattice.noise_std() / problem.total_weight();
+        Summary::of_one_release(problem, NAME, variant, self.predicted_excess, noise)
     }
 
     /// Runs the mechanism: numbered as in `proof.md`.

@@ -33,7 +33,7 @@ use crate::mechanisms::noisy_statistics::design::{Design, label_steps, public_pa
 use crate::mechanisms::noisy_statistics::fit::plain_fit;
 use crate::mechanisms::noisy_statistics::lattice::LabelSteps;
 use crate::mechanisms::noisy_statistics::prediction::Rehearsal;
-use crate::mechanisms::{Inconsistency, MechanismError, Watch, prior_radius, zero_model_loss};
+use crate::mechanisms::{Inconsistency, MechanismError, Watch, prior_radius};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use halflit_noise::{NoiseSource, Probability, Stream};
@@ -218,16 +218,9 @@ impl Plan {
 
     /// The plan as shown in a table.
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
-        Summary {
-            mechanism: NAME.to_owned(),
-            variant: format!("labels false with chance {:.3}", self.falsehood()),
-            predicted_excess: self.predicted_excess,
-            is_rehearsed: false,
-            releases: 1,
-            passes: 1.0,
-            noise_per_release: (self.report_variance() / problem.total_weight()).sqrt(),
-            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
-        }
+        let variant = format!("labels false with chance {:.3}", self.falsehood());
+        let noise = (self.report_variance() / problem.total_weight()).sqrt();
+        Summary::of_one_release(problem, NAME, variant, self.predicted_excess, noise)
     }
 
     /// The report of one label: the position of a value.
