@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// 16-bit integers in a vector.
-const WIDE: usize = 16;
+pub(super) const WIDE: usize = 16;
 
 /// Rows whose scores are computed together.
 const ROWS: usize = 4;
@@ -298,15 +298,14 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     }
 }
 
-/// Where [`accumulate`] keeps a column.
+/// Where in its vector [`accumulate`] keeps a column of it.
 ///
 /// Unpacking puts columns 0..4 and 8..12 of a vector into its first half, the others into the second; widening puts even lanes
 /// before odd ones.
-#[inline]
+#[inline(always)]
 pub(super) fn place_of(column: usize) -> usize {
-    let (vector, place) = (column / WIDE, column % WIDE);
-    let (half, lane) = (place % 8 / 4, place / 8 * 4 + place % 4);
-    vector * WIDE + half * (WIDE / 2) + lane % 2 * 4 + lane / 2
+    let (half, lane) = (column % 8 / 4, column / 8 * 4 + column % 4);
+    half * (WIDE / 2) + lane % 2 * 4 + lane / 2
 }
 
 /// # Safety

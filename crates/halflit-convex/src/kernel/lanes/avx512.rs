@@ -5,7 +5,7 @@ use super::*;
 use std::arch::x86_64::*;
 
 /// 16-bit integers in a vector.
-const WIDE: usize = 32;
+pub(super) const WIDE: usize = 32;
 
 /// Rows whose scores are computed together, so that one vector holds their eight 64-bit sums at the end.
 const ROWS: usize = 8;
@@ -175,14 +175,13 @@ unsafe fn tile<const TILE: usize, const DIGITS: usize>(
     }
 }
 
-/// Where [`accumulate`] keeps a column.
+/// Where in its vector [`accumulate`] keeps a column of it.
 ///
 /// Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of the
 /// vector's sums and 4..8 into the second half, four per lane.
-#[inline]
+#[inline(always)]
 pub(super) fn place_of(column: usize) -> usize {
-    let (vector, place) = (column / WIDE, column % WIDE);
-    vector * WIDE + place % 8 / 4 * (WIDE / 2) + place / 8 * 4 + place % 4
+    column % 8 / 4 * (WIDE / 2) + column / 8 * 4 + column % 4
 }
 
 /// # Safety

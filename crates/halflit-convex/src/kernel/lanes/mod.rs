@@ -170,15 +170,19 @@ impl Level {
 
     /// Writes sums out in column order, dropping the padding. Vectors keep columns in an order of their own.
     pub(crate) fn unscramble(self, sums: &[i64], columns: &mut [i64]) {
-        fn write(sums: &[i64], columns: &mut [i64], place_of: impl Fn(usize) -> usize) {
-            columns.iter_mut().enumerate().for_each(|(column, value)| *value = sums[place_of(column)]);
+        /// `place_of` a column within a vector of `WIDE`.
+        fn write<const WIDE: usize>(sums: &[i64], columns: &mut [i64], place_of: impl Fn(usize) -> usize) {
+            for (columns, sums) in columns.chunks_mut(WIDE).zip(sums.as_chunks::<WIDE>().0) {
+                let ordered: [i64; WIDE] = std::array::from_fn(|column| sums[place_of(column)]);
+                columns.copy_from_slice(&ordered[..columns.len()]);
+            }
         }
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => write(sums, columns, avx512::place_of),
+            Instructions::Avx512 => write::<{ avx512::WIDE }>(sums, columns, avx512::place_of),
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => write(sums, columns, avx2::place_of),
-            Instructions::Portable => write(sums, columns, |column| column),
+            Instructions::Avx2 => write::<{ avx2::WIDE }>(sums, columns, avx2::place_of),
+            Instructions::Portable => columns.copy_from_slice(&sums[..columns.len()]),
         }
     }
 
