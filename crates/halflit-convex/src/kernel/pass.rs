@@ -6,11 +6,14 @@ use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
 use rayon::prelude::*;
 
-/// Multiplications that are worth a task of their own: fewer are done by the calling thread, as starting others would cost more.
-const PARALLEL_WORK: usize = 1 << 18;
+/// Multiplications that are worth a task of their own.
+const PARALLEL_WORK: usize = 1 << 16;
 
 /// Rows that are worth sums of their own: adding up two sums costs as much as a few rows.
 const PARALLEL_ROWS: usize = 4 * BLOCK_ROWS;
+
+/// Fewer tasks than this are done by the calling thread.
+const FEWEST_TASKS: usize = 4;
 
 /// Tasks for each thread, so that none waits long for another at the end.
 const TASKS_PER_THREAD: usize = 16;
@@ -98,7 +101,7 @@ pub(crate) fn in_parallel(
 ) -> Option<Vec<i64>> {
     let threads = rayon::current_num_threads();
     let worthwhile = (count.saturating_mul(work_per_item) / PARALLEL_WORK).min(count.div_ceil(PARALLEL_ROWS));
-    if threads == 1 || worthwhile < 2 {
+    if threads == 1 || worthwhile < FEWEST_TASKS {
         return Some(sum_range(0, count));
     }
     let parts = worthwhile.min(TASKS_PER_THREAD * threads);
