@@ -171,6 +171,14 @@ fn are_zero(rows: &Rows, columns: &[usize]) -> bool {
         })
 }
 
+/// Which of the rows after a block are asked for while it is scored.
+enum Ahead {
+    Unasked,
+    /// The others are asked for while sums are made.
+    Half,
+    All,
+}
+
 /// The gradient of a loss at given weights, over rows with sensitive values.
 #[derive(Debug, Clone)]
 pub struct GradientQuery<'a> {
@@ -199,14 +207,18 @@ impl GradientQuery<'_> {
         &self,
         weights: &LatticeWeights,
         span: Span,
-        look_ahead: bool,
+        ahead: Ahead,
         tail: &mut Vec<i16>,
         scores: &mut [[i64; BLOCK_ROWS]],
     ) {
         match self.rows.rows {
             Rows::Dense(rows) => {
                 let run = run_of(rows, span, tail);
-                let run = if look_ahead { run.looking_ahead() } else { run };
+                let run = match ahead {
+                    Ahead::Unasked => run,
+                    Ahead::Half => run.looking_ahead(),
+                    Ahead::All => run.looking_ahead_at_once(),
+                };
                 self.rows.level.dots(&run, weights, scores.as_flattened_mut());
             }
             Rows::Sparse(rows) => {
@@ -231,7 +243,7 @@ impl GradientQuery<'_> {
             let (believed, actual) = (&mut believed[own.clone()], &mut actual[own]);
             match self.rows.rows {
                 Rows::Dense(rows) => {
-                    let run = run_of(rows, span, tail);
+                    let run = run_of(rows, span, tail).looking_ahead();
                     self.rows.level.accumulate(
                         &run,
                         &mut [
@@ -308,7 +320,7 @@ impl BeliefQuery for GradientQuery<'_> {
             let (actual, actual_by_value) = part.actual.split_at_mut(by_columns);
             for first in rows.clone().step_by(BLOCK_ROWS) {
                 let span = Span { first, len: BLOCK_ROWS.min(rows.end - first) };
-                self.scores(&self.weights, span, true, &mut scratch.tail, &mut scratch.integer_scores);
+                self.scores(&self.weights, span, Ahead::Half, &mut scratch.tail, &mut scratch.integer_scores);
                 let (logits, secret) = (beliefs.block(first), &secret[first..][..span.len]);
                 self.rows.level.work(ReduceBlock { query: self, span, logits, secret, scratch });
                 self.add(span, scratch, [believed, actual]);
@@ -348,8 +360,8 @@ impl BeliefQuery for GradientQuery<'_> {
         let level = self.rows.level;
         let memory = || Scratch::new(outputs, k);
         beliefs.change_blocks(level, RUN_BLOCKS, memory, |scratch, span, logits| {
-            self.scores(&direction, span, true, &mut scratch.tail, &mut scratch.integer_products);
-            self.scores(&self.weights, span, false, &mut scratch.tail, &mut scratch.integer_scores);
+            self.scores(&direction, span, Ahead::All, &mut scratch.tail, &mut scratch.integer_products);
+            self.scores(&self.weights, span, Ahead::Unasked, &mut scratch.tail, &mut scratch.integer_scores);
             level.work(UpdateBlock { query: self, span, steps: &steps, scratch, logits });
         });
         Ok(())

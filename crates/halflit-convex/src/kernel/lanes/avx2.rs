@@ -1,6 +1,6 @@
 //! The primitives with 256-bit vectors.
 
-use super::blocks::Places;
+use super::blocks::{HALF, Places};
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
@@ -59,11 +59,9 @@ unsafe fn output_dots(
     let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
     for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
         let row = first_row.wrapping_add(four * ROWS);
-        // Half of what lies ahead is asked for here, a part of it with every output; the other half by `tile`.
-        if places.looks_ahead() {
-            for ahead in [places.ahead(row / 2), places.ahead(row / 2 + 1)] {
-                asked.clone().for_each(|line| ask_for(ahead.wrapping_add(line.wrapping_mul(LINE))));
-            }
+        let ahead = places.asked_scoring();
+        for ahead in (row / ROWS * ahead..).take(ahead).map(|row| places.ahead(row)) {
+            asked.clone().for_each(|line| ask_for(ahead.wrapping_add(line.wrapping_mul(LINE))));
         }
         // SAFETY: the caller's.
         let totals = unsafe { products(places, row, digits, vectors) };
@@ -189,7 +187,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     vectors: usize,
     each: &mut [Weighted<'_>],
 ) {
-    let asks = places.looks_ahead();
+    let asks = places.asked_scoring() == HALF;
     // As many running sums as registers hold: of two vectors of columns, or of one for two coefficients.
     // SAFETY: the features are those of this function, and rows extend to whole vectors.
     if let [Weighted { coefficients, sums }] = each {

@@ -3,6 +3,9 @@
 use super::super::block::BLOCK_ROWS;
 use super::super::weights::LANES;
 
+/// Two rows of four.
+pub(super) const HALF: usize = 2;
+
 /// Up to [`BLOCK_ROWS`] dense rows.
 pub(crate) trait DenseBlock {
     /// Number of rows.
@@ -32,8 +35,8 @@ pub(crate) unsafe trait Places {
     /// Where the row is that will be read after this one, if it is worth asking for: nothing is read there yet.
     fn ahead(&self, row: usize) -> *const i16;
 
-    /// Whether it is.
-    fn looks_ahead(&self) -> bool;
+    /// For how many rows to ask while four are scored: 0 for none, [`HALF`] if the others are asked for while sums are made, 4 for all.
+    fn asked_scoring(&self) -> usize;
 }
 
 /// Rows that may lie anywhere.
@@ -64,7 +67,8 @@ impl DenseBlock for Panel<'_> {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn places(&self) -> impl Places {
-        PanelPlaces { starts: self.starts(), ahead: self.ahead(), looks_ahead: !self.ahead.is_empty() }
+        let asked = if self.ahead.is_empty() { 0 } else { HALF };
+        PanelPlaces { starts: self.starts(), ahead: self.ahead(), asked }
     }
 }
 
@@ -72,7 +76,7 @@ impl DenseBlock for Panel<'_> {
 struct PanelPlaces {
     starts: [*const i16; BLOCK_ROWS],
     ahead: [*const i16; BLOCK_ROWS],
-    looks_ahead: bool,
+    asked: usize,
 }
 
 // SAFETY: `Panel::starts` checks it.
@@ -89,8 +93,8 @@ unsafe impl Places for PanelPlaces {
     }
 
     #[inline(always)]
-    fn looks_ahead(&self) -> bool {
-        self.looks_ahead
+    fn asked_scoring(&self) -> usize {
+        self.asked
     }
 }
 
@@ -129,8 +133,8 @@ pub(crate) struct Run<'a> {
     values: &'a [i16],
     /// Number of columns.
     width: usize,
-    /// Whether the rows after these are asked for while these are scored.
-    ahead: bool,
+    /// See [`Places::asked_scoring`]; what is asked for are the rows after these.
+    asked: usize,
 }
 
 impl<'a> Run<'a> {
@@ -138,13 +142,19 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub(crate) fn new(values: &'a [i16], width: usize) -> Self {
         assert!(values.len() >= (BLOCK_ROWS - 1) * width + width.next_multiple_of(LANES));
-        Run { values, width, ahead: false }
+        Run { values, width, asked: 0 }
     }
 
-    /// The same rows; while they are scored the next block's are asked for.
+    /// The same rows; while they are scored and while they are added up the next block's are asked for.
     #[inline(always)]
     pub(crate) fn looking_ahead(self) -> Self {
-        Run { ahead: true, ..self }
+        Run { asked: HALF, ..self }
+    }
+
+    /// The same rows, which will only be scored; meanwhile the next block's are asked for.
+    #[inline(always)]
+    pub(crate) fn looking_ahead_at_once(self) -> Self {
+        Run { asked: 4, ..self }
     }
 }
 
@@ -163,14 +173,14 @@ impl DenseBlock for Run<'_> {
             *offset = row * self.width;
         }
         let (offsets, next) = offsets.split_at(BLOCK_ROWS);
-        let (values, width, ahead) = (self.values, self.width, if self.ahead { next } else { &[] });
+        let (values, width, ahead) = (self.values, self.width, if self.asked > 0 { next } else { &[] });
         work(&Panel { values, offsets, ahead, width })
     }
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn places(&self) -> impl Places {
-        RunPlaces { start: self.values.as_ptr(), width: self.width, ahead: self.ahead }
+        RunPlaces { start: self.values.as_ptr(), width: self.width, asked: self.asked }
     }
 }
 
@@ -178,7 +188,7 @@ impl DenseBlock for Run<'_> {
 struct RunPlaces {
     start: *const i16,
     width: usize,
-    ahead: bool,
+    asked: usize,
 }
 
 // SAFETY: `Run::new` checks it.
@@ -195,7 +205,7 @@ unsafe impl Places for RunPlaces {
     }
 
     #[inline(always)]
-    fn looks_ahead(&self) -> bool {
-        self.ahead
+    fn asked_scoring(&self) -> usize {
+        self.asked
     }
 }
