@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
-use super::lanes::{Coefficients, DenseBlock, LINE, Level, Panel, Run, Weighted, prefetch_line};
+use super::lanes::{Ahead, Coefficients, DenseBlock, LINE, Level, Panel, Run, Weighted, prefetch_line};
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -249,7 +249,7 @@ impl<'a, R: Rule> Pass<'a, R> {
                 scratch.run = block.first_of_whole();
                 // Rows that follow one another need no table of addresses.
                 if let Some(first) = scratch.run {
-                    let run = Run::new(&values[first * width..], width).looking_ahead();
+                    let run = Run::new(&values[first * width..], width).asking(Ahead::Half);
                     return self.level.dots(&run, self.weights, scores);
                 }
                 scratch.starts.set(block, width);
@@ -283,7 +283,7 @@ impl<'a, R: Rule> Pass<'a, R> {
                 match scratch.run {
                     Some(first) => {
                         assert_eq!((start, end), (0, BLOCK_ROWS), "a run is added whole");
-                        self.accumulate(&Run::new(&values[first * width..], width).looking_ahead(), each);
+                        self.accumulate(&Run::new(&values[first * width..], width).asking(Ahead::Half), each);
                     }
                     None => {
                         let offsets = &scratch.starts[start..end];

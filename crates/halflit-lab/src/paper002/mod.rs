@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// What every experiment of the paper can be told.
 #[derive(clap::Args, Clone)]
 pub struct Args {
-    /// A few cells and few draws: with the tuned methods about ten minutes per cell of Tables 5 to 10 on one core.
+    /// A few cells and few draws: with the tuned methods a cell of Table 5 took eight minutes on one core.
     #[arg(long)]
     pub quick: bool,
     /// Draws of the data per cell [default: 20, quick: 2].

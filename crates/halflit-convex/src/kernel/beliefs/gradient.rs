@@ -11,7 +11,7 @@
 use super::super::KernelError;
 use super::super::block::BLOCK_ROWS;
 use super::super::clamp::MAX_COEFFICIENT;
-use super::super::lanes::{Level, Run, Weighted};
+use super::super::lanes::{Ahead, Level, Run, Weighted};
 use super::super::weights::{LANES, LatticeWeights};
 use super::coefficients::Sigmoids;
 use super::columns::Span;
@@ -171,14 +171,6 @@ fn are_zero(rows: &Rows, columns: &[usize]) -> bool {
         })
 }
 
-/// Which of the rows after a block are asked for while it is scored.
-enum Ahead {
-    Unasked,
-    /// The others are asked for while sums are made.
-    Half,
-    All,
-}
-
 /// The gradient of a loss at given weights, over rows with sensitive values.
 #[derive(Debug, Clone)]
 pub struct GradientQuery<'a> {
@@ -213,12 +205,7 @@ impl GradientQuery<'_> {
     ) {
         match self.rows.rows {
             Rows::Dense(rows) => {
-                let run = run_of(rows, span, tail);
-                let run = match ahead {
-                    Ahead::Unasked => run,
-                    Ahead::Half => run.looking_ahead(),
-                    Ahead::All => run.looking_ahead_at_once(),
-                };
+                let run = run_of(rows, span, tail).asking(ahead);
                 self.rows.level.dots(&run, weights, scores.as_flattened_mut());
             }
             Rows::Sparse(rows) => {
@@ -243,7 +230,7 @@ impl GradientQuery<'_> {
             let (believed, actual) = (&mut believed[own.clone()], &mut actual[own]);
             match self.rows.rows {
                 Rows::Dense(rows) => {
-                    let run = run_of(rows, span, tail).looking_ahead();
+                    let run = run_of(rows, span, tail).asking(Ahead::Half);
                     self.rows.level.accumulate(
                         &run,
                         &mut [
@@ -361,7 +348,7 @@ impl BeliefQuery for GradientQuery<'_> {
         let memory = || Scratch::new(outputs, k);
         beliefs.change_blocks(level, RUN_BLOCKS, memory, |scratch, span, logits| {
             self.scores(&direction, span, Ahead::All, &mut scratch.tail, &mut scratch.integer_products);
-            self.scores(&self.weights, span, Ahead::Unasked, &mut scratch.tail, &mut scratch.integer_scores);
+            self.scores(&self.weights, span, Ahead::Nothing, &mut scratch.tail, &mut scratch.integer_scores);
             level.work(UpdateBlock { query: self, span, steps: &steps, scratch, logits });
         });
         Ok(())

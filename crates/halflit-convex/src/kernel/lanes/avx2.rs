@@ -1,6 +1,6 @@
 //! The primitives with 256-bit vectors.
 
-use super::blocks::{HALF, Places};
+use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
@@ -59,7 +59,7 @@ unsafe fn output_dots(
     let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
     for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
         let row = first_row.wrapping_add(four * ROWS);
-        let ahead = places.asked_scoring();
+        let ahead = places.asked().of_four();
         for ahead in (row / ROWS * ahead..).take(ahead).map(|row| places.ahead(row)) {
             asked.clone().for_each(|line| ask_for(ahead.wrapping_add(line.wrapping_mul(LINE))));
         }
@@ -187,7 +187,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     vectors: usize,
     each: &mut [Weighted<'_>],
 ) {
-    let asks = places.asked_scoring() == HALF;
+    let asks = places.asked() == Ahead::Half;
     // As many running sums as registers hold: of two vectors of columns, or of one for two coefficients.
     // SAFETY: the features are those of this function, and rows extend to whole vectors.
     if let [Weighted { coefficients, sums }] = each {

@@ -3,8 +3,29 @@
 use super::super::block::BLOCK_ROWS;
 use super::super::weights::LANES;
 
-/// Two rows of four.
-pub(super) const HALF: usize = 2;
+/// Which rows of the next block are asked for while a block is scored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// None.
+    Nothing,
+    /// Half of them; the others while sums are made.
+    Half,
+    /// All of them: for rows that are only scored.
+    All,
+}
+
+impl Ahead {
+    /// How many while four rows are scored.
+    #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn of_four(self) -> usize {
+        match self {
+            Ahead::Nothing => 0,
+            Ahead::Half => 2,
+            Ahead::All => 4,
+        }
+    }
+}
 
 /// Up to [`BLOCK_ROWS`] dense rows.
 pub(crate) trait DenseBlock {
@@ -35,8 +56,8 @@ pub(crate) unsafe trait Places {
     /// Where the row is that will be read after this one, if it is worth asking for: nothing is read there yet.
     fn ahead(&self, row: usize) -> *const i16;
 
-    /// For how many rows to ask while four are scored: 0 for none, [`HALF`] if the others are asked for while sums are made, 4 for all.
-    fn asked_scoring(&self) -> usize;
+    /// Which of them are worth it.
+    fn asked(&self) -> Ahead;
 }
 
 /// Rows that may lie anywhere.
@@ -67,7 +88,7 @@ impl DenseBlock for Panel<'_> {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn places(&self) -> impl Places {
-        let asked = if self.ahead.is_empty() { 0 } else { HALF };
+        let asked = if self.ahead.is_empty() { Ahead::Nothing } else { Ahead::Half };
         PanelPlaces { starts: self.starts(), ahead: self.ahead(), asked }
     }
 }
@@ -76,7 +97,7 @@ impl DenseBlock for Panel<'_> {
 struct PanelPlaces {
     starts: [*const i16; BLOCK_ROWS],
     ahead: [*const i16; BLOCK_ROWS],
-    asked: usize,
+    asked: Ahead,
 }
 
 // SAFETY: `Panel::starts` checks it.
@@ -93,7 +114,7 @@ unsafe impl Places for PanelPlaces {
     }
 
     #[inline(always)]
-    fn asked_scoring(&self) -> usize {
+    fn asked(&self) -> Ahead {
         self.asked
     }
 }
@@ -133,8 +154,8 @@ pub(crate) struct Run<'a> {
     values: &'a [i16],
     /// Number of columns.
     width: usize,
-    /// See [`Places::asked_scoring`]; what is asked for are the rows after these.
-    asked: usize,
+    /// Which of the rows after these are asked for.
+    asked: Ahead,
 }
 
 impl<'a> Run<'a> {
@@ -142,19 +163,13 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub(crate) fn new(values: &'a [i16], width: usize) -> Self {
         assert!(values.len() >= (BLOCK_ROWS - 1) * width + width.next_multiple_of(LANES));
-        Run { values, width, asked: 0 }
+        Run { values, width, asked: Ahead::Nothing }
     }
 
-    /// The same rows; while they are scored and while they are added up the next block's are asked for.
+    /// The same rows; meanwhile the next block's are asked for.
     #[inline(always)]
-    pub(crate) fn looking_ahead(self) -> Self {
-        Run { asked: HALF, ..self }
-    }
-
-    /// The same rows, which will only be scored; meanwhile the next block's are asked for.
-    #[inline(always)]
-    pub(crate) fn looking_ahead_at_once(self) -> Self {
-        Run { asked: 4, ..self }
+    pub(crate) fn asking(self, asked: Ahead) -> Self {
+        Run { asked, ..self }
     }
 }
 
@@ -173,7 +188,8 @@ impl DenseBlock for Run<'_> {
             *offset = row * self.width;
         }
         let (offsets, next) = offsets.split_at(BLOCK_ROWS);
-        let (values, width, ahead) = (self.values, self.width, if self.asked > 0 { next } else { &[] });
+        let (values, width, ahead) =
+            (self.values, self.width, if self.asked == Ahead::Nothing { &[] } else { next });
         work(&Panel { values, offsets, ahead, width })
     }
 
@@ -188,7 +204,7 @@ impl DenseBlock for Run<'_> {
 struct RunPlaces {
     start: *const i16,
     width: usize,
-    asked: usize,
+    asked: Ahead,
 }
 
 // SAFETY: `Run::new` checks it.
@@ -205,7 +221,7 @@ unsafe impl Places for RunPlaces {
     }
 
     #[inline(always)]
-    fn asked_scoring(&self) -> usize {
+    fn asked(&self) -> Ahead {
         self.asked
     }
 }

@@ -35,7 +35,7 @@ mod portable;
 mod tests;
 mod vectors;
 
-pub(crate) use blocks::{DenseBlock, Panel, Run};
+pub(crate) use blocks::{Ahead, DenseBlock, Panel, Run};
 pub(crate) use vectors::{Arrays, EIGHT, VectorWork, Vectors};
 
 use super::block::{BLOCK_ROWS, Block, Rule};

@@ -58,7 +58,9 @@ fn blocks_agree_with_sums_written_out() {
                     })
                     .collect();
                 check(&Run::new(&values, width), &rows, &weights, &coefficients);
-                check(&Run::new(&values, width).looking_ahead(), &rows, &weights, &coefficients);
+                for ahead in [Ahead::Half, Ahead::All] {
+                    check(&Run::new(&values, width).asking(ahead), &rows, &weights, &coefficients);
+                }
                 for count in [BLOCK_ROWS, 31, 7, 2, 1] {
                     // every third row, round and round
                     let order: Vec<usize> = (0..count).map(|i| 3 * i % BLOCK_ROWS).collect();
