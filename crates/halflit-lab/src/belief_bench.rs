@@ -1,5 +1,5 @@
 use crate::Outcome;
-use crate::kernel_bench::{STREAM_BYTES, alternate, pool, read_all, scramble};
+use crate::kernel_bench::{STREAM_BYTES, Shares, alternate, pool, read_all, scramble};
 use crate::sample::write_unless_closed;
 use halflit_convex::kernel::{BeliefQuery, BeliefRows, BeliefUpdate, Beliefs, Level, SensitiveValues};
 use halflit_convex::{DenseRows, FEATURE_SCALE, Interval, Loss, LossSpec, Rows};
@@ -51,10 +51,8 @@ struct Measured {
     /// Features, beliefs and sensitive values, and for a sensitive feature squared norms and labels: each is read once; an update also
     /// writes the beliefs.
     bytes: usize,
-    bytes_per_second: f64,
-    /// Read bandwidth measured in alternation with this pass.
-    stream_bytes_per_second: f64,
-    share_of_stream: f64,
+    #[serde(flatten)]
+    shares: Shares,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -96,19 +94,16 @@ pub fn run(args: Args) -> Outcome {
         for threads in [1, 2] {
             let pool = pool(threads)?;
             let mut measure = |pass: &'static str, bytes: usize, work: &dyn Fn()| {
-                let (seconds, stream_seconds) = alternate(args.repeats, work, || {
+                let (times, stream_times) = alternate(args.repeats, work, || {
                     pool.install(|| black_box(read_all(&stream)));
                 });
-                let (own, peak) = (bytes as f64 / seconds, STREAM_BYTES as f64 / stream_seconds);
                 passes.push(Measured {
                     case,
                     pass,
                     threads,
-                    seconds,
+                    seconds: times.median,
                     bytes,
-                    bytes_per_second: own,
-                    stream_bytes_per_second: peak,
-                    share_of_stream: own / peak,
+                    shares: Shares::new(bytes, &times, &stream_times),
                 });
             };
             let norm_bytes = if has_feature { 8 * n } else { 0 };
@@ -133,23 +128,10 @@ pub fn run(args: Args) -> Outcome {
 fn human(report: &Report) -> String {
     let Report { rows, columns, values, instructions, .. } = report;
     let mut text = format!("{rows} x {columns}, k = {values}, {instructions} instructions\n\n");
-    let _ = writeln!(
-        text,
-        "{:<20} {:<8} {:>7} {:>9} {:>8} {:>12} {:>10}",
-        "case", "pass", "threads", "seconds", "GB/s", "stream GB/s", "of stream"
-    );
-    for pass in &report.passes {
-        let _ = writeln!(
-            text,
-            "{:<20} {:<8} {:>7} {:>9.4} {:>8.2} {:>12.2} {:>8.0} %",
-            pass.case,
-            pass.pass,
-            pass.threads,
-            pass.seconds,
-            pass.bytes_per_second / 1e9,
-            pass.stream_bytes_per_second / 1e9,
-            100.0 * pass.share_of_stream
-        );
+    let _ =
+        writeln!(text, "{:<20} {:<8} {:>7} {:>9} {}", "case", "pass", "threads", "seconds", Shares::HEADS);
+    for Measured { case, pass, threads, seconds, shares, .. } in &report.passes {
+        let _ = writeln!(text, "{case:<20} {pass:<8} {threads:>7} {seconds:>9.4} {shares}");
     }
     text
 }

@@ -59,10 +59,8 @@ struct Measured {
     rows_per_second: f64,
     /// Features, labels, clamp limits and row indices: each is read once.
     bytes: usize,
-    bytes_per_second: f64,
-    /// Read bandwidth measured in alternation with this pass.
-    stream_bytes_per_second: f64,
-    share_of_stream: f64,
+    #[serde(flatten)]
+    shares: Shares,
 }
 
 /// Two float64 matrix-vector products and the sigmoid between them, on the same table.
@@ -208,7 +206,7 @@ impl Bench<'_> {
         // short passes are timed many at a time
         let calls = (200_000 / rows.max(1)).max(1);
         for pool in self.pools {
-            let (seconds, stream_seconds) = pool.install(|| {
+            let (pass_times, stream_times) = pool.install(|| {
                 alternate(
                     self.repeats,
                     || (0..calls).for_each(|_| drop(pass())),
@@ -217,9 +215,8 @@ impl Bench<'_> {
                     },
                 )
             });
-            let seconds = seconds / calls as f64;
-            let stream_bytes_per_second = STREAM_BYTES as f64 / stream_seconds;
-            let bytes_per_second = bytes as f64 / seconds;
+            let seconds = pass_times.median / calls as f64;
+            let shares = Shares::new(bytes * calls, &pass_times, &stream_times);
             measured.push(Measured {
                 name: name.to_owned(),
                 threads: pool.current_num_threads(),
@@ -227,9 +224,7 @@ impl Bench<'_> {
                 seconds,
                 rows_per_second: rows as f64 / seconds,
                 bytes,
-                bytes_per_second,
-                stream_bytes_per_second,
-                share_of_stream: bytes_per_second / stream_bytes_per_second,
+                shares,
             });
         }
         Ok(())
@@ -242,8 +237,50 @@ pub fn read_all(array: &[u64]) -> u64 {
     array.par_chunks(1 << 17).map(sum).reduce(|| 0, u64::wrapping_add)
 }
 
-/// Median seconds of two works, run in turns after one warm-up each.
-pub fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (f64, f64) {
+/// Seconds of a work that was done several times.
+pub struct Times {
+    pub median: f64,
+    pub least: f64,
+}
+
+/// Bytes per second of a pass, and of reading [`STREAM_BYTES`] in alternation with it.
+#[derive(Serialize)]
+pub struct Shares {
+    pub bytes_per_second: f64,
+    pub stream_bytes_per_second: f64,
+    /// Of the medians.
+    pub share_of_stream: f64,
+    /// Of the quickest runs of both: what other work on the machine disturbs least.
+    pub best_share_of_stream: f64,
+}
+
+impl Shares {
+    pub fn new(bytes: usize, pass: &Times, stream: &Times) -> Self {
+        let rates = |pass: f64, stream: f64| (bytes as f64 / pass, STREAM_BYTES as f64 / stream);
+        let (bytes_per_second, stream_bytes_per_second) = rates(pass.median, stream.median);
+        let (best, best_stream) = rates(pass.least, stream.least);
+        Shares {
+            bytes_per_second,
+            stream_bytes_per_second,
+            share_of_stream: bytes_per_second / stream_bytes_per_second,
+            best_share_of_stream: best / best_stream,
+        }
+    }
+
+    /// Column heads for [`Shares`] written out.
+    pub const HEADS: &'static str = "    GB/s  stream GB/s  of stream  at best";
+}
+
+impl std::fmt::Display for Shares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (own, stream) = (self.bytes_per_second / 1e9, self.stream_bytes_per_second / 1e9);
+        let (share, best) = (100.0 * self.share_of_stream, 100.0 * self.best_share_of_stream);
+        write!(f, "{own:>8.2} {stream:>12.2} {share:>8.0} % {best:>6.0} %")
+    }
+}
+
+/// Times of two works, done in turns after one warm-up each.
+pub fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (Times, Times) {
     let time = |work: &dyn Fn()| {
         let start = Instant::now();
         work();
@@ -253,11 +290,11 @@ pub fn alternate(repeats: usize, first: impl Fn(), second: impl Fn()) -> (f64, f
     second();
     let (mut a, mut b): (Vec<f64>, Vec<f64>) =
         (0..repeats.max(1)).map(|_| (time(&first), time(&second))).unzip();
-    let median = |seconds: &mut Vec<f64>| {
+    let times = |seconds: &mut Vec<f64>| {
         seconds.sort_by(f64::total_cmp);
-        seconds[seconds.len() / 2]
+        Times { median: seconds[seconds.len() / 2], least: seconds[0] }
     };
-    (median(&mut a), median(&mut b))
+    (times(&mut a), times(&mut b))
 }
 
 fn numpy_step(args: &Args, threads: usize) -> Numpy {
@@ -296,21 +333,12 @@ print(json.dumps({"seconds": sorted(seconds)[len(seconds) // 2], "version": np._
 fn human(report: &Report) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} x {}, {} instructions\n", report.rows, report.columns, report.instructions);
-    let _ = writeln!(
-        text,
-        "{:<44} {:>7} {:>12} {:>10} {:>12} {:>10}",
-        "pass", "threads", "rows/s", "GB/s", "stream GB/s", "of stream"
-    );
+    let _ = writeln!(text, "{:<44} {:>7} {:>12} {}", "pass", "threads", "rows/s", Shares::HEADS);
     for pass in &report.passes {
         let _ = writeln!(
             text,
-            "{:<44} {:>7} {:>12.3e} {:>10.2} {:>12.2} {:>9.0} %",
-            pass.name,
-            pass.threads,
-            pass.rows_per_second,
-            pass.bytes_per_second / 1e9,
-            pass.stream_bytes_per_second / 1e9,
-            100.0 * pass.share_of_stream
+            "{:<44} {:>7} {:>12.3e} {}",
+            pass.name, pass.threads, pass.rows_per_second, pass.shares
         );
     }
     for peer in &report.numpy {

@@ -1,4 +1,5 @@
 use super::KernelError;
+use super::LogisticSlopes;
 use super::lanes::prefetch_values;
 
 /// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
@@ -176,6 +177,12 @@ pub trait Rule: Sync {
 
     /// Asks for what [`Rule::fill`] will read of a block that comes later ([`Block::prefetch`]). It may do nothing.
     fn prefetch(&self, _block: &Block<'_>) {}
+
+    /// The rule as slopes of the logistic loss, if that is what it is: passes then compute them by quicker code of their own
+    /// instead of calling [`Rule::fill`].
+    fn as_logistic(&self) -> Option<LogisticSlopes<'_>> {
+        None
+    }
 
     /// Fills the coefficients of a block. Both slices are output-major: entry `output * block.len() + position`.
     ///

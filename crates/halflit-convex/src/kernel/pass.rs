@@ -1,6 +1,7 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
 use super::lanes::{Ahead, Coefficients, DenseBlock, LINE, Level, Panel, Run, Weighted, prefetch_line};
+use super::logistic::LogisticBlock;
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -229,6 +230,16 @@ impl<'a, R: Rule> Pass<'a, R> {
         scratch.len = len;
         self.prefetch_columns(next);
         self.scores(block, next, scratch);
+        if let Some(slopes) = self.rule.as_logistic() {
+            return self.level.work(LogisticBlock {
+                slopes,
+                block,
+                integer_scores: &scratch.integer_scores[..size],
+                score_unit: self.weights.score_unit(),
+                limits: block.values(self.limits, &mut scratch.limits),
+                coefficients: &mut scratch.coefficients[..size],
+            });
+        }
         let work = Coefficients {
             integer_scores: &scratch.integer_scores[..size],
             score_unit: self.weights.score_unit(),

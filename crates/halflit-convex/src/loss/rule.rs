@@ -1,6 +1,6 @@
 use super::softmax::one_hot;
 use super::{Form, Loss, ScalarLoss, Softmax, with_scalar};
-use crate::kernel::{BLOCK_ROWS, Block, KernelError, Rule};
+use crate::kernel::{BLOCK_ROWS, Block, KernelError, LogisticSlopes, Rule};
 
 /// The rule that turns scores into a loss's gradient coefficients, for the integer passes of `kernel`.
 ///
@@ -126,6 +126,14 @@ impl Rule for LossRule<'_> {
     fn prefetch(&self, block: &Block<'_>) {
         block.prefetch(self.labels);
         block.prefetch(self.weights.unwrap_or(&[]));
+    }
+
+    fn as_logistic(&self) -> Option<LogisticSlopes<'_>> {
+        let plain = self.part == Part::Derivative && self.weights.is_none();
+        match self.loss.form() {
+            Form::Logistic(_) if plain => Some(LogisticSlopes { labels: self.labels, scale: self.scale }),
+            _ => None,
+        }
     }
 
     #[inline(always)]

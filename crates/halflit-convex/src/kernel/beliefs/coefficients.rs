@@ -3,9 +3,9 @@
 use super::super::block::BLOCK_ROWS;
 use super::super::clamp::clamp_coefficient;
 use super::super::lanes::Vectors;
+use super::super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, to_single, within};
 use super::columns::{Column, PARTS, Span};
 use super::gradient::GradientQuery;
-use super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, to_single, within};
 use crate::loss::{Form, ScalarLoss, one_hot, with_scalar};
 use crate::math::exp;
 

@@ -1,7 +1,7 @@
 //! Diameters against all pairs of the vectors that are really added up, and what must not matter, on hostile tables.
 
+use super::super::single::SINGLE_COEFFICIENT;
 use super::super::*;
-use super::single::SINGLE_COEFFICIENT;
 use crate::rows::{DenseRows, Rows, SparseRows};
 use crate::testing::Numbers;
 use crate::{Interval, Loss, LossSpec};

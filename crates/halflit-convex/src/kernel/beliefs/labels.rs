@@ -4,8 +4,8 @@
 //! distance of two labels.
 
 use super::super::lanes::Vectors;
+use super::super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, to_single, within};
 use super::columns::{Column, PARTS};
-use super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, to_single, within};
 use crate::loss::{Form, ScalarLoss, with_scalar};
 
 /// The labels that the values stand for. With m their midrange, the coefficient of value y is

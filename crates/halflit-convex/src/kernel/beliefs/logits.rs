@@ -2,8 +2,8 @@
 
 use super::super::block::BLOCK_ROWS;
 use super::super::lanes::{Arrays, EIGHT, Level, Vectors};
+use super::super::single::power_of_two;
 use super::columns::{Column, Span};
-use super::single::power_of_two;
 use rayon::prelude::*;
 
 /// A distribution over the same k values for each of n rows.

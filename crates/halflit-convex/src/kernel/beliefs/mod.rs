@@ -28,7 +28,6 @@ mod labels;
 mod logits;
 mod pass;
 mod plain;
-mod single;
 mod sums;
 mod values;
 

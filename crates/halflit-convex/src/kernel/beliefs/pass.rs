@@ -2,11 +2,11 @@
 
 use super::super::block::BLOCK_ROWS;
 use super::super::lanes::{VectorWork, Vectors};
+use super::super::single::{SINGLE_COEFFICIENT, bounds, to_single, within};
 use super::coefficients::Classes;
 use super::columns::{Column, PARTS, Span};
 use super::diameter::{larger, squared_diameters};
 use super::gradient::GradientQuery;
-use super::single::{SINGLE_COEFFICIENT, bounds, to_single, within};
 use super::sums::{ByValue, Shares, add_by_value, add_by_value_wide, fill_shares, reduce};
 use super::{BeliefUpdate, finite};
 use crate::math::to_float;

@@ -3,8 +3,8 @@
 use super::super::block::BLOCK_ROWS;
 use super::super::clamp::clamp_coefficient;
 use super::super::lanes::{EIGHT, Vectors};
+use super::super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, within};
 use super::columns::{Column, PARTS};
-use super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, within};
 
 /// Every row's shares in the values; returns the factors that make them probabilities.
 #[inline(always)]

@@ -23,30 +23,56 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     let vectors = block.width().div_ceil(WIDE);
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
-    // a row may begin anywhere in its first line
-    let all_lines = block.width() / LINE + 1;
-    let lines = all_lines.div_ceil(outputs);
+    let lines = lines_ahead(&places, block.width());
+    // every output asks for a share
+    let share = lines.div_ceil(outputs);
     for first in (0..len).step_by(cached_rows) {
         let end = (first + cached_rows).min(len);
         for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
             let (low, high) = weights.digits(output);
             assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
             let digits = [low.as_ptr(), high.as_ptr()];
-            let asked = (output * lines).min(all_lines)..((output + 1) * lines).min(all_lines);
+            let asked = (output * share).min(lines)..((output + 1) * share).min(lines);
+            let scores = &mut scores[first..end];
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
-            unsafe { output_dots(&places, first, digits, vectors, asked, &mut scores[first..end]) };
+            unsafe {
+                if vectors <= NARROW {
+                    output_dots::<true>(&places, first, digits, vectors, asked, scores);
+                } else {
+                    output_dots::<false>(&places, first, digits, vectors, asked, scores);
+                }
+            }
         }
     }
 }
 
-/// The scores of the rows from `first_row` on for one output. `asked` are the cache lines to ask for in the rows ahead.
+/// Asks for some cache lines of the rows ahead whose turn it is with these four.
+#[inline(always)]
+fn ask_ahead<P: Places>(places: &P, four: usize, lines: Range<usize>) {
+    let rows = places.asked().of_four();
+    let first = four.wrapping_mul(rows);
+    for piece in 0..if P::ONE_AFTER_ANOTHER { 1 } else { rows } {
+        let start = places.ahead(first.wrapping_add(piece));
+        lines.clone().for_each(|line| ask_for(start.wrapping_add(line.wrapping_mul(LINE))));
+    }
+}
+
+/// How many lines there are to ask for: of all these rows together, or of each.
+#[inline(always)]
+fn lines_ahead<P: Places>(places: &P, width: usize) -> usize {
+    let together = if P::ONE_AFTER_ANOTHER { places.asked().of_four() } else { 1 };
+    // they may begin anywhere in their first line
+    if together == 0 { 0 } else { width * together / LINE + 1 }
+}
+
+/// The scores of the rows from `first_row` on for one output; `SHORT` if there are at most [`NARROW`] vectors.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
 #[target_feature(enable = "avx2")]
 // on its own it has the registers to itself
 #[inline(never)]
-unsafe fn output_dots(
+unsafe fn output_dots<const SHORT: bool>(
     places: &impl Places,
     first_row: usize,
     digits: [*const i16; 2],
@@ -54,20 +80,17 @@ unsafe fn output_dots(
     asked: Range<usize>,
     scores: &mut [i64],
 ) {
-    // what the products' lanes begin at
-    let panels = vectors.div_ceil(VECTORS_PER_PANEL) as i64;
-    let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
     for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
-        let row = first_row.wrapping_add(four * ROWS);
-        let ahead = places.asked().of_four();
-        for ahead in (row / ROWS * ahead..).take(ahead).map(|row| places.ahead(row)) {
-            asked.clone().for_each(|line| ask_for(ahead.wrapping_add(line.wrapping_mul(LINE))));
-        }
+        let row = first_row.wrapping_add(four.wrapping_mul(ROWS));
+        ask_ahead(places, row / ROWS, asked.clone());
+        let rows = places.four(row);
         // SAFETY: the caller's.
-        let totals = unsafe { products(places, row, digits, vectors) };
+        let totals = unsafe {
+            if SHORT { short_products(&rows, digits, vectors) } else { long_products(&rows, digits, vectors) }
+        };
         let mut sums = [0i64; ROWS];
         // SAFETY: `sums` is one vector long.
-        unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), _mm256_sub_epi64(reduce(totals), begun)) };
+        unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), totals) };
         match scores.first_chunk_mut() {
             Some(scores) => *scores = sums,
             None => scores.copy_from_slice(&sums[..scores.len()]),
@@ -75,42 +98,80 @@ unsafe fn output_dots(
     }
 }
 
-/// Weights times features of four rows, added up to four lanes per row.
+/// Vectors whose digit products leave room in a lane for those of another: |16 products| < 2^30.
+const NARROW: usize = VECTORS_PER_PANEL / 2;
+
+/// Weights times features of four rows of at most [`NARROW`] vectors.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn products(
-    places: &impl Places,
-    first_row: usize,
-    digits: [*const i16; 2],
-    vectors: usize,
-) -> [__m256i; ROWS] {
-    let rows: [*const i16; ROWS] = std::array::from_fn(|row| places.row(first_row + row));
-    let (mut totals, mut column, mut left) = ([_mm256_setzero_si256(); ROWS], 0, vectors);
-    while left > 0 {
-        let panel = left.min(VECTORS_PER_PANEL);
-        left -= panel;
+unsafe fn short_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m256i {
+    // Beginning at 2^30 instead of 0, lanes and sums of two lanes have no sign.
+    let mut sums = [[_mm256_set1_epi32(1 << 30); 2]; ROWS];
+    // SAFETY: the caller's.
+    unsafe { add_panel(rows, digits, 0, vectors, &mut sums) };
+    let begun = _mm256_set1_epi64x(8 * (1 << 30) * (1 + (1 << DIGIT_BITS)));
+    let zero = _mm256_setzero_si256();
+    // two rows share a vector: even lanes the first, odd lanes the second
+    let pair = |a, b| _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let widen = |x| _mm256_add_epi64(_mm256_unpacklo_epi32(x, zero), _mm256_unpackhi_epi32(x, zero));
+    let two = |[low, high]: [__m256i; 2], [other_low, other_high]: [__m256i; 2]| {
+        let (low, high) = (widen(pair(low, other_low)), widen(pair(high, other_high)));
+        _mm256_add_epi64(low, _mm256_slli_epi64::<{ DIGIT_BITS as i32 }>(high))
+    };
+    _mm256_sub_epi64(add_halves(two(sums[0], sums[1]), two(sums[2], sums[3])), begun)
+}
+
+/// Weights times features of four rows.
+///
+/// # Safety
+/// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn long_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m256i {
+    let mut totals = [_mm256_setzero_si256(); ROWS];
+    for first in (0..vectors).step_by(VECTORS_PER_PANEL) {
         // Beginning at 2^31 instead of 0, lanes have no sign and are widened by fewer instructions.
         let mut sums = [[_mm256_set1_epi32(i32::MIN); 2]; ROWS];
-        // SAFETY: the caller's; `column` counts as many vectors as there are.
-        unsafe {
-            for _ in 0..panel / 2 {
-                add_products(&rows, digits, column, &mut sums);
-                add_products(&rows, digits, column.wrapping_add(WIDE), &mut sums);
-                column = column.wrapping_add(2 * WIDE);
-            }
-            if panel % 2 == 1 {
-                add_products(&rows, digits, column, &mut sums);
-                column = column.wrapping_add(WIDE);
-            }
-        }
+        let panel = (vectors - first).min(VECTORS_PER_PANEL);
+        // SAFETY: the caller's.
+        unsafe { add_panel(rows, digits, first * WIDE, panel, &mut sums) };
         for (total, [low, high]) in totals.iter_mut().zip(sums) {
             *total = _mm256_add_epi64(*total, widen(low, high));
         }
     }
-    totals
+    let panels = vectors.div_ceil(VECTORS_PER_PANEL) as i64;
+    let begun = _mm256_set1_epi64x(panels.wrapping_mul(8 * (1 << 31) * (1 + (1 << DIGIT_BITS))));
+    let pair = |a, b| _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    _mm256_sub_epi64(add_halves(pair(totals[0], totals[1]), pair(totals[2], totals[3])), begun)
+}
+
+/// sums[row][digit] += digits times features of `vectors` vectors from `column` on.
+///
+/// # Safety
+/// The processor has AVX2; rows and digits hold these vectors.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn add_panel(
+    rows: &[*const i16; ROWS],
+    digits: [*const i16; 2],
+    mut column: usize,
+    vectors: usize,
+    sums: &mut [[__m256i; 2]; ROWS],
+) {
+    // SAFETY: the caller's; `column` counts as many vectors as there are.
+    unsafe {
+        for _ in 0..vectors / 2 {
+            add_products(rows, digits, column, sums);
+            add_products(rows, digits, column.wrapping_add(WIDE), sums);
+            column = column.wrapping_add(2 * WIDE);
+        }
+        if vectors % 2 == 1 {
+            add_products(rows, digits, column, sums);
+        }
+    }
 }
 
 /// sums[row][digit] += digits times features of a vector of columns.
@@ -146,13 +207,10 @@ fn widen(low: __m256i, high: __m256i) -> __m256i {
     _mm256_add_epi64(low, _mm256_slli_epi64::<{ DIGIT_BITS as i32 }>(high))
 }
 
-/// Sums the lanes of each of four vectors: lane r of the result is the sum of vector r.
+/// The lower halves of two vectors plus the upper halves: lanes 0 and 1 are of the first, 2 and 3 of the second.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn reduce(rows: [__m256i; ROWS]) -> __m256i {
-    // pairs of rows share a vector: even lanes the first row, odd lanes the second
-    let pair = |a, b| _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    let (a, b) = (pair(rows[0], rows[1]), pair(rows[2], rows[3]));
+fn add_halves(a: __m256i, b: __m256i) -> __m256i {
     _mm256_add_epi64(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
 }
 
@@ -191,7 +249,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     // As many running sums as registers hold: of two vectors of columns, or of one for two coefficients.
     // SAFETY: the features are those of this function, and rows extend to whole vectors.
     if let [Weighted { coefficients, sums }] = each {
-        let digits = Digits::of(coefficients);
+        let digits = Digits::of::<DIGITS>(coefficients);
         let mut vector = 0;
         while DIGITS == 2 && vector + 2 <= vectors {
             unsafe { tile::<2, 1, DIGITS>(places, asks, pairs, vector, [&digits], [sums]) };
@@ -204,7 +262,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     }
     let mut digits = [Digits::NONE; TOGETHER];
     for (digits, weighted) in digits.iter_mut().zip(&*each) {
-        *digits = Digits::of(weighted.coefficients);
+        *digits = Digits::of::<DIGITS>(weighted.coefficients);
     }
     let pairs_of_sums = each.len().div_ceil(2);
     for vector in 0..vectors {

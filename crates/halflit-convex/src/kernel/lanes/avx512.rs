@@ -99,7 +99,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     let vectors = panel.width.div_ceil(WIDE);
     assert!(sums.len() >= vectors * WIDE);
     let starts = panel.starts();
-    let digits = Digits::of(coefficients);
+    let digits = Digits::of::<3>(coefficients);
     let two = two_digits(coefficients);
     let pairs = panel.offsets.len().div_ceil(2);
     let mut vector = 0;

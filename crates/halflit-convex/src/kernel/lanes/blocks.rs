@@ -50,8 +50,17 @@ pub(crate) trait DenseBlock {
 /// `width` numbers, filled up to whole vectors of [`LANES`], can be read at the start of every row below [`BLOCK_ROWS`].
 #[cfg(target_arch = "x86_64")]
 pub(crate) unsafe trait Places {
+    /// Whether the rows ahead follow one another.
+    const ONE_AFTER_ANOTHER: bool;
+
     /// The start of a row; rows that are absent start where another one does.
     fn row(&self, row: usize) -> *const i16;
+
+    /// The starts of four rows.
+    #[inline(always)]
+    fn four(&self, first: usize) -> [*const i16; 4] {
+        std::array::from_fn(|row| self.row(first.wrapping_add(row)))
+    }
 
     /// Where the row is that will be read after this one, if it is worth asking for: nothing is read there yet.
     fn ahead(&self, row: usize) -> *const i16;
@@ -103,6 +112,8 @@ struct PanelPlaces {
 // SAFETY: `Panel::starts` checks it.
 #[cfg(target_arch = "x86_64")]
 unsafe impl Places for PanelPlaces {
+    const ONE_AFTER_ANOTHER: bool = false;
+
     #[inline(always)]
     fn row(&self, row: usize) -> *const i16 {
         self.starts[row]
@@ -210,6 +221,8 @@ struct RunPlaces {
 // SAFETY: `Run::new` checks it.
 #[cfg(target_arch = "x86_64")]
 unsafe impl Places for RunPlaces {
+    const ONE_AFTER_ANOTHER: bool = true;
+
     #[inline(always)]
     fn row(&self, row: usize) -> *const i16 {
         self.start.wrapping_add(row.wrapping_mul(self.width))

@@ -11,9 +11,9 @@ impl Digits {
     /// Of no rows.
     pub(super) const NONE: Digits = Digits([[0; BLOCK_ROWS]; 3]);
 
-    /// For |s| <= MAX_COEFFICIENT; absent rows get zeros.
+    /// The lowest `COUNT` digits, which hold |s| <= MAX_COEFFICIENT if there are three; absent rows get zeros.
     #[inline(always)]
-    pub(super) fn of(coefficients: &[i32]) -> Self {
+    pub(super) fn of<const COUNT: usize>(coefficients: &[i32]) -> Self {
         const HALF: i32 = 1 << (COEFFICIENT_DIGIT_BITS - 1);
         const MASK: i32 = (1 << COEFFICIENT_DIGIT_BITS) - 1;
         let mut left = <[i32; BLOCK_ROWS]>::try_from(coefficients).unwrap_or_else(|_| {
@@ -22,7 +22,7 @@ impl Digits {
             padded
         });
         let mut all = Digits::NONE;
-        for digits in &mut all.0 {
+        for digits in &mut all.0[..COUNT] {
             for (digit, left) in digits.iter_mut().zip(&mut left) {
                 let own = (left.wrapping_add(HALF) & MASK).wrapping_sub(HALF);
                 *left = left.wrapping_sub(own) >> COEFFICIENT_DIGIT_BITS;

@@ -32,6 +32,8 @@ pub(crate) trait Vectors: Copy {
     fn lesser(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `if a > b { a } else { b }`.
     fn greater(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `if the sign of a is negative { b } else { c }`.
+    fn where_negative(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     fn min(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
     fn max(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
     fn or(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
@@ -41,6 +43,8 @@ pub(crate) trait Vectors: Copy {
     fn to_exponents(self, a: Self::Integers) -> Self::Integers;
     /// The nearest floats.
     fn to_floats(self, a: Self::Integers) -> Self::Floats;
+    /// The nearest integers, of two the even one, to floats below 2^31 in size.
+    fn to_nearest(self, a: Self::Floats) -> Self::Integers;
     /// The bits of floats.
     fn bits(self, a: Self::Floats) -> Self::Integers;
     /// The floats that have these bits.
@@ -137,6 +141,9 @@ impl Vectors for Arrays {
     fn greater(self, a: Array<f32>, b: Array<f32>) -> Array<f32> {
         each(a, b, |a, b| if a > b { a } else { b })
     }
+    fn where_negative(self, a: Array<f32>, b: Array<f32>, c: Array<f32>) -> Array<f32> {
+        Array(std::array::from_fn(|lane| if a.0[lane].is_sign_negative() { b.0[lane] } else { c.0[lane] }))
+    }
     fn min(self, a: Array<i32>, b: Array<i32>) -> Array<i32> {
         each(a, b, i32::min)
     }
@@ -154,6 +161,9 @@ impl Vectors for Arrays {
     }
     fn to_floats(self, a: Array<i32>) -> Array<f32> {
         Array(a.0.map(|a| a as f32))
+    }
+    fn to_nearest(self, a: Array<f32>) -> Array<i32> {
+        Array(a.0.map(|a| a.round_ties_even() as i32))
     }
     fn bits(self, a: Array<f32>) -> Array<i32> {
         Array(a.0.map(|a| a.to_bits() as i32))
@@ -249,6 +259,10 @@ mod registers {
             Floats(unsafe { _mm256_max_ps(a.0, b.0) })
         }
         #[inline(always)]
+        fn where_negative(self, a: Floats, b: Floats, c: Floats) -> Floats {
+            Floats(unsafe { _mm256_blendv_ps(c.0, b.0, a.0) })
+        }
+        #[inline(always)]
         fn min(self, a: Integers, b: Integers) -> Integers {
             Integers(unsafe { _mm256_min_epi32(a.0, b.0) })
         }
@@ -271,6 +285,10 @@ mod registers {
         #[inline(always)]
         fn to_floats(self, a: Integers) -> Floats {
             Floats(unsafe { _mm256_cvtepi32_ps(a.0) })
+        }
+        #[inline(always)]
+        fn to_nearest(self, a: Floats) -> Integers {
+            Integers(unsafe { _mm256_cvtps_epi32(a.0) })
         }
         #[inline(always)]
         fn bits(self, a: Floats) -> Integers {

@@ -1,6 +1,6 @@
 //! Single-precision arithmetic on vectors: what 22 bits of a coefficient cannot tell from double.
 
-use super::super::lanes::Vectors;
+use super::lanes::Vectors;
 
 /// Up to this magnitude a coefficient is rounded by single-precision arithmetic, and two digits hold it.
 pub(super) const SINGLE_COEFFICIENT: u32 = 1 << 22;
@@ -50,7 +50,7 @@ pub(super) fn to_single(x: f64, most: f64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::lanes::{Arrays, EIGHT, Level, VectorWork};
+    use super::super::lanes::{Arrays, EIGHT, Level, VectorWork};
     use super::*;
     use crate::testing::Numbers;
 
