@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
-use super::lanes::{Ahead, Coefficients, DenseBlock, LINE, Level, Panel, Run, Weighted, prefetch_line};
+use super::lanes::{Coefficients, DenseBlock, Level, Panel, Run, Upcoming, Weighted};
 use super::logistic::LogisticBlock;
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
@@ -141,7 +141,7 @@ pub(super) struct Scratch {
     /// The first row, where a whole block of rows follows it; otherwise `starts` says where they are.
     run: Option<usize>,
     starts: Starts,
-    ahead: Starts,
+    upcoming: Upcoming,
     sparse_rows: [u32; BLOCK_ROWS],
     limits: [u32; BLOCK_ROWS],
     integer_scores: Vec<i64>,
@@ -157,7 +157,7 @@ impl Scratch {
         Scratch {
             run: None,
             starts: Starts::NONE.clone(),
-            ahead: Starts::NONE.clone(),
+            upcoming: Upcoming::nothing(),
             sparse_rows: [0; BLOCK_ROWS],
             limits: [0; BLOCK_ROWS],
             integer_scores: vec![0; size],
@@ -201,15 +201,12 @@ impl<'a, R: Rule> Pass<'a, R> {
         vec![0; columns * self.weights.outputs()]
     }
 
-    /// Asks for a block of scattered rows, all at once: they arrive together instead of one after the other.
+    /// Asks for a block of rows, all at once: they arrive together instead of one after the other.
     pub(super) fn prefetch(&self, block: &Block<'_>) {
         if let Rows::Dense(rows) = self.rows {
-            let (values, width) = (rows.padded_values(), rows.width());
-            let lines = block.scattered().iter().flat_map(|&row| {
-                let start = row as usize * width;
-                (start..start + width).step_by(LINE).chain([start + width])
-            });
-            lines.for_each(|line| prefetch_line(values, line));
+            let mut all = Upcoming::nothing();
+            all.set(rows.padded_values(), rows.width(), block);
+            all.ask(all.share(8, 1));
         }
         self.prefetch_columns(block);
     }
@@ -226,10 +223,17 @@ impl<'a, R: Rule> Pass<'a, R> {
         if len == 0 {
             return;
         }
-        let size = len * self.weights.outputs();
         scratch.len = len;
         self.prefetch_columns(next);
         self.scores(block, next, scratch);
+        scratch.upcoming.ask(scratch.upcoming.share(1, 1));
+        self.slopes(block, scratch);
+        scratch.upcoming.ask(scratch.upcoming.share(1, 1));
+    }
+
+    /// From exact scores to coefficients.
+    fn slopes(&self, block: &Block<'_>, scratch: &mut Scratch) {
+        let size = scratch.len * self.weights.outputs();
         if let Some(slopes) = self.rule.as_logistic() {
             return self.level.work(LogisticBlock {
                 slopes,
@@ -257,15 +261,15 @@ impl<'a, R: Rule> Pass<'a, R> {
             Rows::Dense(rows) => {
                 let (values, width) = (rows.padded_values(), rows.width());
                 let scores = &mut scratch.integer_scores[..len * outputs];
+                scratch.upcoming.set(values, width, next);
                 scratch.run = block.first_of_whole();
                 // Rows that follow one another need no table of addresses.
                 if let Some(first) = scratch.run {
-                    let run = Run::new(&values[first * width..], width).asking(Ahead::Half);
+                    let run = Run::new(&values[first * width..], width, &scratch.upcoming);
                     return self.level.dots(&run, self.weights, scores);
                 }
                 scratch.starts.set(block, width);
-                scratch.ahead.set(next, width);
-                let panel = Panel { values, offsets: &scratch.starts, ahead: &scratch.ahead, width };
+                let panel = Panel { values, offsets: &scratch.starts, width, upcoming: &scratch.upcoming };
                 self.level.dots(&panel, self.weights, scores);
             }
             Rows::Sparse(rows) => {
@@ -294,12 +298,11 @@ impl<'a, R: Rule> Pass<'a, R> {
                 match scratch.run {
                     Some(first) => {
                         assert_eq!((start, end), (0, BLOCK_ROWS), "a run is added whole");
-                        self.accumulate(&Run::new(&values[first * width..], width).asking(Ahead::Half), each);
+                        self.accumulate(&Run::new(&values[first * width..], width, &scratch.upcoming), each);
                     }
                     None => {
-                        let offsets = &scratch.starts[start..end];
-                        let ahead = if offsets.len() == len { &scratch.ahead[..] } else { &[] };
-                        self.accumulate(&Panel { values, offsets, ahead, width }, each);
+                        let (offsets, upcoming) = (&scratch.starts[start..end], &scratch.upcoming);
+                        self.accumulate(&Panel { values, offsets, width, upcoming }, each);
                     }
                 }
             }

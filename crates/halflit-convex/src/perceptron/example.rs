@@ -2,7 +2,7 @@
 
 use super::model::{Perceptron, PerceptronShape};
 use super::{ACTIVATION_BITS, MAX_ACTIVATION};
-use crate::kernel::lanes::Panel;
+use crate::kernel::lanes::{Panel, Upcoming};
 use crate::kernel::weights::LANES;
 use crate::kernel::{BLOCK_ROWS, Batch, Block, Level, MAX_COEFFICIENT, clamp_coefficient};
 use crate::loss::{Loss, LossSpec, Softmax};
@@ -90,7 +90,12 @@ impl Forward {
     pub(super) fn run(&mut self, model: &Perceptron, level: Level) {
         let shape = model.shape();
         let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|position| position * self.stride);
-        let panel = Panel { values: &self.rows, offsets: &offsets, ahead: &[], width: shape.inputs };
+        let panel = Panel {
+            values: &self.rows,
+            offsets: &offsets,
+            width: shape.inputs,
+            upcoming: &Upcoming::nothing(),
+        };
         let unit = model.hidden_unit() * f64::from(1u32 << ACTIVATION_BITS);
         let integers = &mut self.integers[..shape.hidden * BLOCK_ROWS];
         level.dots(&panel, &model.first, integers);
@@ -104,8 +109,12 @@ impl Forward {
             }
         }
         let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|position| position * self.activation_stride);
-        let panel =
-            Panel { values: &self.activations, offsets: &offsets, ahead: &[], width: shape.hidden + 1 };
+        let panel = Panel {
+            values: &self.activations,
+            offsets: &offsets,
+            width: shape.hidden + 1,
+            upcoming: &Upcoming::nothing(),
+        };
         let unit = model.class_unit();
         let integers = &mut self.integers[..shape.classes * BLOCK_ROWS];
         level.dots(&panel, &model.second, integers);

@@ -2,7 +2,7 @@ use super::PerceptronError;
 use super::example::{Deltas, Forward, dot, inner_products};
 use super::model::{Perceptron, PerceptronShape, check_rows};
 use crate::kernel::clamp::ceil_sqrt;
-use crate::kernel::lanes::{Panel, Weighted};
+use crate::kernel::lanes::{Panel, Upcoming, Weighted};
 use crate::kernel::pass::{check_overflow, in_parallel};
 use crate::kernel::weights::LANES;
 use crate::kernel::{BLOCK_ROWS, Batch, Block, Level};
@@ -276,7 +276,7 @@ impl<'a> Worker<'a> {
 fn accumulate(level: Level, values: &[i16], width: usize, coefficients: &[i32], sums: &mut [i64]) {
     let padded = width.next_multiple_of(LANES);
     let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|position| position * padded);
-    let panel = Panel { values, offsets: &offsets, ahead: &[], width };
+    let panel = Panel { values, offsets: &offsets, width, upcoming: &Upcoming::nothing() };
     let mut each: Vec<Weighted<'_>> = coefficients
         .chunks_exact(BLOCK_ROWS)
         .zip(sums.chunks_exact_mut(padded))

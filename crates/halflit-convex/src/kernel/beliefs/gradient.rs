@@ -9,9 +9,9 @@
 //! ```
 
 use super::super::KernelError;
-use super::super::block::BLOCK_ROWS;
+use super::super::block::{BLOCK_ROWS, Block};
 use super::super::clamp::MAX_COEFFICIENT;
-use super::super::lanes::{Ahead, Level, Run, Weighted};
+use super::super::lanes::{Level, Run, Upcoming, Weighted};
 use super::super::single::SINGLE_COEFFICIENT;
 use super::super::weights::{LANES, LatticeWeights};
 use super::coefficients::Sigmoids;
@@ -194,18 +194,27 @@ impl GradientQuery<'_> {
         }
     }
 
+    /// Sets what to ask for during a block: the next one.
+    fn look_ahead(&self, span: Span, upcoming: &mut Upcoming) {
+        if let Rows::Dense(rows) = self.rows.rows {
+            let first = span.first + span.len;
+            let next = Block::run(first, BLOCK_ROWS.min(rows.len() - first));
+            upcoming.set(rows.padded_values(), rows.width(), &next);
+        }
+    }
+
     /// Inner products of a block's public features with every output's weights, in units of [`LatticeWeights::score_unit`].
     fn scores(
         &self,
         weights: &LatticeWeights,
         span: Span,
-        ahead: Ahead,
+        upcoming: &Upcoming,
         tail: &mut Vec<i16>,
         scores: &mut [[i64; BLOCK_ROWS]],
     ) {
         match self.rows.rows {
             Rows::Dense(rows) => {
-                let run = run_of(rows, span, tail).asking(ahead);
+                let run = run_of(rows, span, tail, upcoming);
                 self.rows.level.dots(&run, weights, scores.as_flattened_mut());
             }
             Rows::Sparse(rows) => {
@@ -224,13 +233,13 @@ impl GradientQuery<'_> {
     /// sums += coefficients times public features over a block, believed and actual.
     fn add(&self, span: Span, scratch: &mut Scratch, [believed, actual]: [&mut [i64]; 2]) {
         let columns = self.columns();
-        let tail = &mut scratch.tail;
+        let (tail, upcoming) = (&mut scratch.tail, &scratch.upcoming);
         for (output, coefficients) in scratch.believed.iter().zip(&scratch.actual).enumerate() {
             let own = output * columns..(output + 1) * columns;
             let (believed, actual) = (&mut believed[own.clone()], &mut actual[own]);
             match self.rows.rows {
                 Rows::Dense(rows) => {
-                    let run = run_of(rows, span, tail).asking(Ahead::Half);
+                    let run = run_of(rows, span, tail, upcoming);
                     self.rows.level.accumulate(
                         &run,
                         &mut [
@@ -275,15 +284,15 @@ impl GradientQuery<'_> {
 
 /// A block of rows for the kernels; where the table ends within it, rows of zeros are added in `tail`.
 #[inline(always)]
-fn run_of<'r>(rows: &'r DenseRows, span: Span, tail: &'r mut Vec<i16>) -> Run<'r> {
+fn run_of<'r>(rows: &'r DenseRows, span: Span, tail: &'r mut Vec<i16>, upcoming: &'r Upcoming) -> Run<'r> {
     let (values, width) = (&rows.padded_values()[span.first * rows.width()..], rows.width());
     if span.len == BLOCK_ROWS {
-        return Run::new(values, width);
+        return Run::new(values, width, upcoming);
     }
     tail.clear();
     tail.extend_from_slice(&values[..span.len * width]);
     tail.resize(BLOCK_ROWS * width + LANES, 0);
-    Run::new(tail, width)
+    Run::new(tail, width, upcoming)
 }
 
 impl sealed::Sealed for GradientQuery<'_> {}
@@ -307,9 +316,13 @@ impl BeliefQuery for GradientQuery<'_> {
             let (actual, actual_by_value) = part.actual.split_at_mut(by_columns);
             for first in rows.clone().step_by(BLOCK_ROWS) {
                 let span = Span { first, len: BLOCK_ROWS.min(rows.end - first) };
-                self.scores(&self.weights, span, Ahead::Half, &mut scratch.tail, &mut scratch.integer_scores);
+                self.look_ahead(span, &mut scratch.upcoming);
+                let Scratch { upcoming, tail, integer_scores, .. } = scratch;
+                self.scores(&self.weights, span, upcoming, tail, integer_scores);
+                upcoming.ask(upcoming.share(1, 1));
                 let (logits, secret) = (beliefs.block(first), &secret[first..][..span.len]);
                 self.rows.level.work(ReduceBlock { query: self, span, logits, secret, scratch });
+                scratch.upcoming.ask(scratch.upcoming.share(1, 1));
                 self.add(span, scratch, [believed, actual]);
             }
             let sums = believed_by_value.iter_mut().zip(actual_by_value);
@@ -347,8 +360,11 @@ impl BeliefQuery for GradientQuery<'_> {
         let level = self.rows.level;
         let memory = || Scratch::new(outputs, k);
         beliefs.change_blocks(level, RUN_BLOCKS, memory, |scratch, span, logits| {
-            self.scores(&direction, span, Ahead::All, &mut scratch.tail, &mut scratch.integer_products);
-            self.scores(&self.weights, span, Ahead::Nothing, &mut scratch.tail, &mut scratch.integer_scores);
+            self.look_ahead(span, &mut scratch.upcoming);
+            let Scratch { upcoming, tail, integer_products, integer_scores, .. } = scratch;
+            self.scores(&direction, span, upcoming, tail, integer_products);
+            self.scores(&self.weights, span, upcoming, tail, integer_scores);
+            upcoming.ask(upcoming.share(2, 1));
             level.work(UpdateBlock { query: self, span, steps: &steps, scratch, logits });
         });
         Ok(())

@@ -1,7 +1,7 @@
 //! What a pass does with a block of rows once it has their scores.
 
 use super::super::block::BLOCK_ROWS;
-use super::super::lanes::{VectorWork, Vectors};
+use super::super::lanes::{Upcoming, VectorWork, Vectors};
 use super::super::single::{SINGLE_COEFFICIENT, bounds, to_single, within};
 use super::coefficients::Classes;
 use super::columns::{Column, PARTS, Span};
@@ -15,6 +15,8 @@ use crate::math::to_float;
 pub(super) struct Scratch {
     /// The last rows of the table, filled up to a block.
     pub(super) tail: Vec<i16>,
+    /// The rows of the next block.
+    pub(super) upcoming: Upcoming,
     /// Per output: scores, and products with a direction.
     pub(super) integer_scores: Vec<[i64; BLOCK_ROWS]>,
     pub(super) integer_products: Vec<[i64; BLOCK_ROWS]>,
@@ -37,6 +39,7 @@ impl Scratch {
     pub(super) fn new(outputs: usize, values: usize) -> Self {
         Scratch {
             tail: Vec::new(),
+            upcoming: Upcoming::nothing(),
             integer_scores: vec![[0; BLOCK_ROWS]; outputs],
             integer_products: vec![[0; BLOCK_ROWS]; outputs],
             scores: vec![Column::of(0.0); outputs],

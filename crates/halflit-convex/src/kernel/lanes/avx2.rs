@@ -4,7 +4,6 @@ use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
-use std::ops::Range;
 
 /// 16-bit integers in a vector.
 pub(super) const WIDE: usize = 16;
@@ -23,49 +22,28 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     let vectors = block.width().div_ceil(WIDE);
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
-    let lines = lines_ahead(&places, block.width());
-    // every output asks for a share
-    let share = lines.div_ceil(outputs);
+    let turns = len.div_ceil(ROWS) * outputs;
+    let asked = block.upcoming().share(SCORING, turns);
     for first in (0..len).step_by(cached_rows) {
         let end = (first + cached_rows).min(len);
         for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
             let (low, high) = weights.digits(output);
             assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
             let digits = [low.as_ptr(), high.as_ptr()];
-            let asked = (output * share).min(lines)..((output + 1) * share).min(lines);
-            let scores = &mut scores[first..end];
+            let (asks, scores) = ((block.upcoming(), asked), &mut scores[first..end]);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
             unsafe {
                 if vectors <= NARROW {
-                    output_dots::<true>(&places, first, digits, vectors, asked, scores);
+                    output_dots::<true>(&places, first, digits, vectors, asks, scores);
                 } else {
-                    output_dots::<false>(&places, first, digits, vectors, asked, scores);
+                    output_dots::<false>(&places, first, digits, vectors, asks, scores);
                 }
             }
         }
     }
 }
 
-/// Asks for some cache lines of the rows ahead whose turn it is with these four.
-#[inline(always)]
-fn ask_ahead<P: Places>(places: &P, four: usize, lines: Range<usize>) {
-    let rows = places.asked().of_four();
-    let first = four.wrapping_mul(rows);
-    for piece in 0..if P::ONE_AFTER_ANOTHER { 1 } else { rows } {
-        let start = places.ahead(first.wrapping_add(piece));
-        lines.clone().for_each(|line| ask_for(start.wrapping_add(line.wrapping_mul(LINE))));
-    }
-}
-
-/// How many lines there are to ask for: of all these rows together, or of each.
-#[inline(always)]
-fn lines_ahead<P: Places>(places: &P, width: usize) -> usize {
-    let together = if P::ONE_AFTER_ANOTHER { places.asked().of_four() } else { 1 };
-    // they may begin anywhere in their first line
-    if together == 0 { 0 } else { width * together / LINE + 1 }
-}
-
-/// The scores of the rows from `first_row` on for one output; `SHORT` if there are at most [`NARROW`] vectors.
+/// The scores of the rows from `first_row` on for one output, asking for so many upcoming lines with every four rows; `SHORT` if there are at most [`NARROW`] vectors.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
@@ -77,13 +55,13 @@ unsafe fn output_dots<const SHORT: bool>(
     first_row: usize,
     digits: [*const i16; 2],
     vectors: usize,
-    asked: Range<usize>,
+    (upcoming, asked): (&Upcoming, usize),
     scores: &mut [i64],
 ) {
     for (four, scores) in scores.chunks_mut(ROWS).enumerate() {
         let row = first_row.wrapping_add(four.wrapping_mul(ROWS));
-        ask_ahead(places, row / ROWS, asked.clone());
-        let rows = places.four(row);
+        upcoming.ask(asked);
+        let rows = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
         // SAFETY: the caller's.
         let totals = unsafe {
             if SHORT { short_products(&rows, digits, vectors) } else { long_products(&rows, digits, vectors) }
@@ -221,15 +199,15 @@ const TOGETHER: usize = 16;
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
-    let places = block.places();
+    let (places, upcoming) = (block.places(), block.upcoming());
     let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
     for each in each.chunks_mut(TOGETHER) {
         // SAFETY: the features are those of this function.
         unsafe {
             if each.iter().all(|weighted| two_digits(weighted.coefficients)) {
-                accumulate_digits::<2>(&places, pairs, vectors, each);
+                accumulate_digits::<2>(&places, upcoming, pairs, vectors, each);
             } else {
-                accumulate_digits::<3>(&places, pairs, vectors, each);
+                accumulate_digits::<3>(&places, upcoming, pairs, vectors, each);
             }
         }
     }
@@ -241,22 +219,25 @@ pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_
 #[inline]
 unsafe fn accumulate_digits<const DIGITS: usize>(
     places: &impl Places,
+    upcoming: &Upcoming,
     pairs: usize,
     vectors: usize,
     each: &mut [Weighted<'_>],
 ) {
-    let asks = places.asked() == Ahead::Half;
     // As many running sums as registers hold: of two vectors of columns, or of one for two coefficients.
     // SAFETY: the features are those of this function, and rows extend to whole vectors.
     if let [Weighted { coefficients, sums }] = each {
         let digits = Digits::of::<DIGITS>(coefficients);
+        let asked = upcoming.share(SUMMING, if DIGITS == 2 { vectors.div_ceil(2) } else { vectors });
         let mut vector = 0;
         while DIGITS == 2 && vector + 2 <= vectors {
-            unsafe { tile::<2, 1, DIGITS>(places, asks, pairs, vector, [&digits], [sums]) };
+            upcoming.ask(asked);
+            unsafe { tile::<2, 1, DIGITS>(places, pairs, vector, [&digits], [sums]) };
             vector += 2;
         }
         for vector in vector..vectors {
-            unsafe { tile::<1, 1, DIGITS>(places, asks, pairs, vector, [&digits], [sums]) };
+            upcoming.ask(asked);
+            unsafe { tile::<1, 1, DIGITS>(places, pairs, vector, [&digits], [sums]) };
         }
         return;
     }
@@ -264,25 +245,16 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     for (digits, weighted) in digits.iter_mut().zip(&*each) {
         *digits = Digits::of::<DIGITS>(weighted.coefficients);
     }
-    let pairs_of_sums = each.len().div_ceil(2);
+    let asked = upcoming.share(SUMMING, vectors);
     for vector in 0..vectors {
-        for (index, (two, digits)) in each.chunks_mut(2).zip(digits.as_chunks().0).enumerate() {
-            let [first, second] = digits;
-            // two vectors are a cache line
-            let asks = asks && vector % 2 == 0 && index == vector / 2 % pairs_of_sums;
+        upcoming.ask(asked);
+        for (two, [first, second]) in each.chunks_mut(2).zip(digits.as_chunks().0) {
             // SAFETY: as above.
             match two {
                 [one, other] => unsafe {
-                    tile::<1, 2, DIGITS>(
-                        places,
-                        asks,
-                        pairs,
-                        vector,
-                        [first, second],
-                        [one.sums, other.sums],
-                    );
+                    tile::<1, 2, DIGITS>(places, pairs, vector, [first, second], [one.sums, other.sums]);
                 },
-                [one] => unsafe { tile::<1, 1, DIGITS>(places, asks, pairs, vector, [first], [one.sums]) },
+                [one] => unsafe { tile::<1, 1, DIGITS>(places, pairs, vector, [first], [one.sums]) },
                 _ => {}
             }
         }
@@ -297,7 +269,6 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
 #[inline]
 unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     places: &impl Places,
-    asks: bool,
     pairs: usize,
     first_vector: usize,
     digits: [&Digits; EACH],
@@ -309,9 +280,6 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     for pair in 0..pairs {
         // a lone last row is paired with one whose digits are zero
         let starts = [places.row(2 * pair), places.row(2 * pair + 1)];
-        if asks {
-            ask_for(places.ahead(BLOCK_ROWS / 2 + pair).wrapping_add(first_column));
-        }
         let halves: [[__m256i; 2]; VECTORS] = std::array::from_fn(|vector| {
             let column = first_column.wrapping_add(vector * WIDE);
             // SAFETY: rows extend to whole vectors.

@@ -13,7 +13,8 @@ const ROWS: usize = 8;
 /// # Safety
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &mut [i64]) {
+pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), outputs: usize, scores: &mut [i64]) {
+    let asked = panel.upcoming.share(SCORING, panel.offsets.len().div_ceil(ROWS) * outputs);
     let vectors = panel.width.div_ceil(WIDE);
     let (low, high) = digits;
     assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
@@ -21,13 +22,8 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
     // Hidden from the compiler, which would turn multiplications by powers of two into twice as many shifts, and those
     // have one port where multiplications have two.
     let places = std::hint::black_box([1, 1 << DIGIT_BITS]).map(|place| _mm512_set1_epi64(place));
-    let (ahead, looks_ahead) = (panel.ahead(), !panel.ahead.is_empty());
-    for ((starts, ahead), scores) in
-        starts.as_chunks::<ROWS>().0.iter().zip(ahead.as_chunks::<ROWS>().0).zip(scores.chunks_mut(ROWS))
-    {
-        if looks_ahead {
-            ahead.iter().for_each(|row| ask_for(row.wrapping_add(panel.width)));
-        }
+    for (starts, scores) in starts.as_chunks::<ROWS>().0.iter().zip(scores.chunks_mut(ROWS)) {
+        panel.upcoming.ask(asked);
         let mut totals = [_mm512_setzero_si512(); ROWS];
         let mut vector = 0;
         while vector < vectors {
@@ -42,9 +38,6 @@ pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), scores: &
                         _mm512_loadu_si512(high.as_ptr().add(vector * WIDE).cast()),
                     )
                 };
-                if looks_ahead {
-                    ahead.iter().for_each(|row| ask_for(row.wrapping_add(vector * WIDE)));
-                }
                 for row in 0..ROWS {
                     // SAFETY: as above.
                     let q = unsafe { _mm512_loadu_si512(starts[row].add(vector * WIDE).cast()) };
@@ -95,8 +88,9 @@ fn reduce(rows: [__m512i; ROWS]) -> __m512i {
 /// # Safety
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &mut [i64]) {
+pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], outputs: usize, sums: &mut [i64]) {
     let vectors = panel.width.div_ceil(WIDE);
+    let asked = panel.upcoming.share(SUMMING, vectors.div_ceil(4) * outputs);
     assert!(sums.len() >= vectors * WIDE);
     let starts = panel.starts();
     let digits = Digits::of::<3>(coefficients);
@@ -105,6 +99,7 @@ pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], sums: &
     let mut vector = 0;
     while vector < vectors {
         let left = vectors - vector;
+        panel.upcoming.ask(asked);
         // Four vectors at a time fill the registers with running sums: 4 * 2 * 3.
         // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
         unsafe {

@@ -33,24 +33,25 @@ mod digits;
 mod portable;
 #[cfg(test)]
 mod tests;
+mod upcoming;
 mod vectors;
 
-pub(crate) use blocks::{Ahead, DenseBlock, Panel, Run};
+pub(crate) use blocks::{DenseBlock, Panel, Run};
+pub(crate) use upcoming::Upcoming;
 pub(crate) use vectors::{Arrays, EIGHT, VectorWork, Vectors};
 
 use super::block::{BLOCK_ROWS, Block, Rule};
 use super::clamp::clamp_block;
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
+#[cfg(target_arch = "x86_64")]
+use upcoming::{SCORING, SUMMING};
 
 /// Base of the three digits of a coefficient.
 const COEFFICIENT_DIGIT_BITS: u32 = 12;
 
 /// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 32 * 2^11 (2^15 - 1) < 2^31.
 const VECTORS_PER_PANEL: usize = 16;
-
-/// 16-bit integers in a cache line.
-pub(crate) const LINE: usize = 32;
 
 /// Which instructions a pass uses. The result never depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +136,9 @@ impl Level {
                 match self.0 {
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 => unsafe { avx512::dots(panel, weights.digits(output), scores) },
+                    Instructions::Avx512 => unsafe {
+                        avx512::dots(panel, weights.digits(output), weights.outputs(), scores)
+                    },
                     _ => portable::dots(panel, weights.integers(output), scores),
                 }
             }
@@ -156,12 +159,14 @@ impl Level {
             // SAFETY: the level exists because the processor reported its features.
             return unsafe { avx2::accumulate(block, each) };
         }
+        #[cfg(target_arch = "x86_64")]
+        let outputs = each.len();
         block.as_panel(|panel| {
             for Weighted { coefficients, sums } in each {
                 match self.0 {
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 => unsafe { avx512::accumulate(panel, coefficients, sums) },
+                    Instructions::Avx512 => unsafe { avx512::accumulate(panel, coefficients, outputs, sums) },
                     _ => portable::accumulate(panel, coefficients, sums),
                 }
             }

@@ -57,16 +57,16 @@ fn blocks_agree_with_sums_written_out() {
                         (0..BLOCK_ROWS).map(|_| (numbers.symmetric() * f64::from(most)) as i32).collect()
                     })
                     .collect();
-                check(&Run::new(&values, width), &rows, &weights, &coefficients);
-                for ahead in [Ahead::Half, Ahead::All] {
-                    check(&Run::new(&values, width).asking(ahead), &rows, &weights, &coefficients);
-                }
+                let mut upcoming = Upcoming::nothing();
+                check(&Run::new(&values, width, &upcoming), &rows, &weights, &coefficients);
+                upcoming.set(&values, width, &Block::run(0, BLOCK_ROWS));
+                check(&Run::new(&values, width, &upcoming), &rows, &weights, &coefficients);
                 for count in [BLOCK_ROWS, 31, 7, 2, 1] {
                     // every third row, round and round
                     let order: Vec<usize> = (0..count).map(|i| 3 * i % BLOCK_ROWS).collect();
                     let offsets: Vec<usize> = order.iter().map(|row| row * width).collect();
-                    let ahead = if count % 2 == 1 { &offsets[..] } else { &[] };
-                    let panel = Panel { values: &values, offsets: &offsets, ahead, width };
+                    upcoming.set(&values, width, &Block::list(&[7, 1, 0][..count % 4]));
+                    let panel = Panel { values: &values, offsets: &offsets, width, upcoming: &upcoming };
                     let rows: Vec<&[i16]> = order.iter().map(|&row| rows[row]).collect();
                     coefficients.iter_mut().for_each(|own| own.truncate(count));
                     check(&panel, &rows, &weights, &coefficients);
@@ -90,7 +90,8 @@ fn extreme_values_do_not_overflow_a_lane() {
                 let (one, both) = (weights.clone(), [&weights[..], &weights].concat());
                 for (s, t) in [(quick, -quick), (most, most), (-most, quick + 1), (-quick - 1, 0)] {
                     let coefficients = [vec![s; BLOCK_ROWS], vec![t; BLOCK_ROWS]];
-                    let run = Run::new(&values, width);
+                    let nothing = Upcoming::nothing();
+                    let run = Run::new(&values, width, &nothing);
                     check(&run, &rows, &LatticeWeights::new(&both, 2).unwrap(), &coefficients);
                     for own in coefficients {
                         check(&run, &rows, &LatticeWeights::new(&one, 1).unwrap(), &[own]);
@@ -104,5 +105,5 @@ fn extreme_values_do_not_overflow_a_lane() {
 #[test]
 #[should_panic(expected = "values.len() >=")]
 fn runs_that_cannot_be_read_whole_are_refused() {
-    let _ = Run::new(&[0; BLOCK_ROWS * 100], 100);
+    let _ = Run::new(&[0; BLOCK_ROWS * 100], 100, &Upcoming::nothing());
 }
