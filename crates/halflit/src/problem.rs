@@ -6,7 +6,7 @@ use halflit_table::{
     Budget, Declaration, Declared, EncodeError, EncodedTable, Encoding, MOST_ROWS_PER_USER, OutOfDomain,
     PublicFacts, PublicView, Regularization,
 };
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A learning problem on a declared table.
 ///
@@ -24,6 +24,8 @@ pub struct Problem {
     declaration: Declaration,
     /// The public rows' minimizer for one penalty, given by its bits, once someone has asked for it: planning and running ask several times.
     public_fit: OnceLock<(u64, Vec<f64>)>,
+    /// The inverse of the public rows' second moments for one ridge, given by its bits.
+    public_inverse: OnceLock<(u64, Arc<[f32]>)>,
 }
 
 impl Problem {
@@ -34,7 +36,7 @@ impl Problem {
     pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, EncodeError> {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();
-        Ok(Problem { encoded, declaration, public_fit: OnceLock::new() })
+        Ok(Problem { encoded, declaration, public_fit: OnceLock::new(), public_inverse: OnceLock::new() })
     }
 
     /// Everything about the problem that may be known without paying: what a rehearsal is made from.
@@ -53,7 +55,7 @@ impl Problem {
 
     /// A problem on a made-up table under the same declaration.
     pub(crate) fn made_up(encoded: EncodedTable, declaration: Declaration) -> Problem {
-        Problem { encoded, declaration, public_fit: OnceLock::new() }
+        Problem { encoded, declaration, public_fit: OnceLock::new(), public_inverse: OnceLock::new() }
     }
 
     /// Which tables must be indistinguishable.
@@ -165,6 +167,11 @@ impl Problem {
     /// The public rows with their labels.
     pub fn public_data(&self) -> (&Rows, &[f64]) {
         (self.encoded.public_rows(), self.encoded.public_labels())
+    }
+
+    /// Where the inverse of the public rows' second moments is kept.
+    pub(crate) fn public_inverse(&self) -> &OnceLock<(u64, Arc<[f32]>)> {
+        &self.public_inverse
     }
 
     /// Where the public rows' minimizer is kept.

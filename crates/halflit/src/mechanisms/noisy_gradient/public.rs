@@ -140,11 +140,6 @@ impl<'a> PublicRows<'a> {
         let square = |norm: u64| (norm as f64 * FEATURE_UNIT * FEATURE_UNIT).powi(2);
         norms.iter().map(|&norm| square(norm)).sum::<f64>() / self.len() as f64
     }
-
-    /// The rows themselves.
-    pub fn rows(&self) -> &'a Rows {
-        self.exact.sums.rows()
-    }
 }
 
 /// The derivative, perhaps rescaled row by row; adds up the squared norms of the gradients on the way.

@@ -165,8 +165,8 @@ impl Plan {
         }
         let start = self.starting_point(problem)?;
         let turn = match (self.descent, public) {
-            (Descent::Preconditioned { ridge, .. }, Some(public)) => {
-                Turn::Preconditioned(Preconditioner::new(public.rows(), ridge)?)
+            (Descent::Preconditioned { ridge, .. }, Some(_)) => {
+                Turn::Preconditioned(Preconditioner::of(problem, ridge)?)
             }
             (Descent::Newton { noise }, _) => {
                 let curvature = Curvature::of_public_rows(problem, &start)?;
