@@ -1,5 +1,5 @@
 use super::KernelError;
-use super::LogisticSlopes;
+use super::SingleSlopes;
 use super::lanes::prefetch_values;
 
 /// Rows evaluated together: what 32-bit lanes can hold without overflow (see `lanes`), and a tile that stays in cache.
@@ -178,9 +178,9 @@ pub trait Rule: Sync {
     /// Asks for what [`Rule::fill`] will read of a block that comes later ([`Block::prefetch`]). It may do nothing.
     fn prefetch(&self, _block: &Block<'_>) {}
 
-    /// The rule as slopes of the logistic loss, if that is what it is: passes then compute them by quicker code of their own
+    /// The rule as probabilities minus labels, if that is what it is: passes then compute them in single precision
     /// instead of calling [`Rule::fill`].
-    fn as_logistic(&self) -> Option<LogisticSlopes<'_>> {
+    fn in_single(&self) -> Option<SingleSlopes<'_>> {
         None
     }
 

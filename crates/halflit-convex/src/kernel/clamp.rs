@@ -58,9 +58,17 @@ pub(crate) fn clip_to_norm(vector: &mut [i64], limit: u64) {
 
 /// The smallest integer whose square is at least `square`, for `square` below 2^124.
 pub(crate) fn ceil_sqrt(square: u128) -> u64 {
-    // below 2^62 a root in doubles, cut off, is the one sought or one less
-    let root = if square < 1 << 62 { (square as f64).sqrt() as u128 } else { square.isqrt() };
-    (if root * root < square { root + 1 } else { root }) as u64
+    match u64::try_from(square) {
+        // a root in doubles, cut off, is the one sought or one less
+        Ok(small) if small < 1 << 62 => {
+            let root = (small as f64).sqrt() as u64;
+            if root * root < small { root + 1 } else { root }
+        }
+        _ => {
+            let root = square.isqrt();
+            (if root * root < square { root + 1 } else { root }) as u64
+        }
+    }
 }
 
 /// Integer coefficients of a block of rows: rounds each, then clips every row's joint norm over the outputs to its limit.
@@ -85,8 +93,9 @@ const OUTPUTS_IN_A_SUM: usize = 63;
 /// Bits of a factor below 1: times a coefficient it keeps to 64 bits, and what is cut off is less than one unit.
 const FACTOR_BITS: u32 = 31;
 
+/// Clips every row's joint norm over the outputs to its limit.
 #[inline(always)]
-fn clip_rows(limits: &[u32], coefficients: &mut [i32]) {
+pub(super) fn clip_rows(limits: &[u32], coefficients: &mut [i32]) {
     let rows = limits.len();
     assert!(rows <= BLOCK_ROWS);
     let mut squared = [0u128; BLOCK_ROWS];

@@ -14,9 +14,9 @@ mod beliefs;
 mod block;
 pub(crate) mod clamp;
 pub(crate) mod lanes;
-mod logistic;
 pub(crate) mod pass;
 mod single;
+mod slopes;
 mod units;
 pub(crate) mod weights;
 
@@ -27,8 +27,8 @@ pub use beliefs::{
 pub use block::{BLOCK_ROWS, Batch, Block, PerRow, Rule};
 pub use clamp::{MAX_COEFFICIENT, QUICK_COEFFICIENT, clamp_coefficient, coefficient_limit};
 pub use lanes::Level;
-pub use logistic::LogisticSlopes;
 pub use pass::RowSums;
+pub use slopes::{Probabilities, SingleSlopes};
 pub use units::{Centre, UnitSums};
 pub use weights::LatticeWeights;
 

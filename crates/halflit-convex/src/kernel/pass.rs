@@ -1,7 +1,7 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
 use super::lanes::{Coefficients, DenseBlock, Level, Panel, Run, Upcoming, Weighted};
-use super::logistic::LogisticBlock;
+use super::slopes::SlopesBlock;
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
 use crate::rows::{Rows, SparseRows};
@@ -147,6 +147,7 @@ pub(super) struct Scratch {
     integer_scores: Vec<i64>,
     scores: Vec<f64>,
     values: Vec<f64>,
+    powers: Vec<[f32; BLOCK_ROWS]>,
     coefficients: Vec<i32>,
     len: usize,
 }
@@ -163,6 +164,7 @@ impl Scratch {
             integer_scores: vec![0; size],
             scores: vec![0.0; size],
             values: vec![0.0; size],
+            powers: vec![[0.0; BLOCK_ROWS]; outputs],
             coefficients: vec![0; size],
             len: 0,
         }
@@ -234,13 +236,14 @@ impl<'a, R: Rule> Pass<'a, R> {
     /// From exact scores to coefficients.
     fn slopes(&self, block: &Block<'_>, scratch: &mut Scratch) {
         let size = scratch.len * self.weights.outputs();
-        if let Some(slopes) = self.rule.as_logistic() {
-            return self.level.work(LogisticBlock {
+        if let Some(slopes) = self.rule.in_single() {
+            return self.level.work(SlopesBlock {
                 slopes,
                 block,
                 integer_scores: &scratch.integer_scores[..size],
                 score_unit: self.weights.score_unit(),
                 limits: block.values(self.limits, &mut scratch.limits),
+                powers: &mut scratch.powers,
                 coefficients: &mut scratch.coefficients[..size],
             });
         }

@@ -409,4 +409,4 @@ fn check_labels(loss: &'static str, labels: Interval) -> Result<Interval, LossEr
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,6 @@
 use super::softmax::one_hot;
 use super::{Form, Loss, ScalarLoss, Softmax, with_scalar};
-use crate::kernel::{BLOCK_ROWS, Block, KernelError, LogisticSlopes, Rule};
+use crate::kernel::{BLOCK_ROWS, Block, KernelError, Probabilities, Rule, SingleSlopes};
 
 /// The rule that turns scores into a loss's gradient coefficients, for the integer passes of `kernel`.
 ///
@@ -128,12 +128,14 @@ impl Rule for LossRule<'_> {
         block.prefetch(self.weights.unwrap_or(&[]));
     }
 
-    fn as_logistic(&self) -> Option<LogisticSlopes<'_>> {
+    fn in_single(&self) -> Option<SingleSlopes<'_>> {
+        let of = match self.loss.form() {
+            Form::Logistic(_) => Probabilities::Logistic,
+            Form::Softmax(_) => Probabilities::Softmax,
+            _ => return None,
+        };
         let plain = self.part == Part::Derivative && self.weights.is_none();
-        match self.loss.form() {
-            Form::Logistic(_) if plain => Some(LogisticSlopes { labels: self.labels, scale: self.scale }),
-            _ => None,
-        }
+        plain.then_some(SingleSlopes { of, labels: self.labels, scale: self.scale })
     }
 
     #[inline(always)]
