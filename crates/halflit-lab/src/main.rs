@@ -47,8 +47,11 @@ enum Experiment {
     PerceptronBench(perceptron_bench::Args),
     CsvBench(csv_bench::Args),
     LocalBench(local_bench::Args),
+    /// Paper 002, Figure 12: means of 500 rows of 1,000 coin flips, error against the share of public rows.
     Figure12(means::FigureArgs),
+    /// Paper 002, Figure 13: means of 1,000 rows of 1,000 coin flips, error against the share of public rows.
     Figure13(means::FigureArgs),
+    /// Paper 002, Figure 14: means of 2,000 rows of 1,000 coin flips, error against the share of public rows.
     Figure14(means::FigureArgs),
     MeanCheck(means::CheckArgs),
     Adult(adult::Args),
@@ -78,13 +81,13 @@ enum Experiment {
     Table12(paper002::Args),
     /// Paper 002, Figure 6: DP-SGD diverges, methods that use public rows converge.
     Figure6(paper002::Args),
-    /// Paper 002, Figure 15: softmax regression on images with public rows.
+    /// Paper 002, Figure 15: softmax regression on images, epsilon 0.1 to 1, accuracy against the share of public rows.
     Figure15(paper002::Args),
-    /// Paper 002, Figure 16: softmax regression on images with public rows.
+    /// Paper 002, Figure 16: softmax regression on images, the same for epsilon 2 to 8.
     Figure16(paper002::Args),
-    /// Paper 002, Figure 17: softmax regression on images with public rows.
+    /// Paper 002, Figure 17: softmax regression on images, 1 to 4 % public rows, accuracy against epsilon.
     Figure17(paper002::Args),
-    /// Paper 002, Figure 18: softmax regression on images with public rows.
+    /// Paper 002, Figure 18: softmax regression on images, the same for 10 to 30 % public rows.
     Figure18(paper002::Args),
 }
 
