@@ -17,6 +17,7 @@ pub(crate) mod lanes;
 pub(crate) mod pass;
 mod single;
 mod slopes;
+mod sparse;
 mod units;
 pub(crate) mod weights;
 

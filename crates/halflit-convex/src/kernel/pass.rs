@@ -2,9 +2,10 @@ use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
 use super::lanes::{Coefficients, DenseBlock, Level, Panel, Run, Upcoming, Weighted};
 use super::slopes::SlopesBlock;
+use super::sparse;
 use super::weights::{LANES, LatticeWeights};
 use super::{KernelError, SUM_LIMIT};
-use crate::rows::{Rows, SparseRows};
+use crate::rows::Rows;
 use rayon::prelude::*;
 
 /// Multiplications that are worth a task of their own.
@@ -236,25 +237,17 @@ impl<'a, R: Rule> Pass<'a, R> {
     /// From exact scores to coefficients.
     fn slopes(&self, block: &Block<'_>, scratch: &mut Scratch) {
         let size = scratch.len * self.weights.outputs();
+        let (integer_scores, score_unit) = (&scratch.integer_scores[..size], self.weights.score_unit());
+        let limits = block.values(self.limits, &mut scratch.limits);
+        let coefficients = &mut scratch.coefficients[..size];
         if let Some(slopes) = self.rule.in_single() {
-            return self.level.work(SlopesBlock {
-                slopes,
-                block,
-                integer_scores: &scratch.integer_scores[..size],
-                score_unit: self.weights.score_unit(),
-                limits: block.values(self.limits, &mut scratch.limits),
-                powers: &mut scratch.powers,
-                coefficients: &mut scratch.coefficients[..size],
-            });
+            let powers = &mut scratch.powers;
+            let work =
+                SlopesBlock { slopes, block, integer_scores, score_unit, limits, powers, coefficients };
+            return self.level.work(work);
         }
-        let work = Coefficients {
-            integer_scores: &scratch.integer_scores[..size],
-            score_unit: self.weights.score_unit(),
-            limits: block.values(self.limits, &mut scratch.limits),
-            scores: &mut scratch.scores[..size],
-            values: &mut scratch.values[..size],
-            coefficients: &mut scratch.coefficients[..size],
-        };
+        let (scores, values) = (&mut scratch.scores[..size], &mut scratch.values[..size]);
+        let work = Coefficients { integer_scores, score_unit, limits, scores, values, coefficients };
         self.level.coefficients(self.rule, block, work);
     }
 
@@ -276,13 +269,15 @@ impl<'a, R: Rule> Pass<'a, R> {
                 self.level.dots(&panel, self.weights, scores);
             }
             Rows::Sparse(rows) => {
-                for position in 0..len {
-                    let row = block.row(position);
-                    scratch.sparse_rows[position] = row as u32;
-                    sparse_scores(rows, row, &self.by_column, outputs, |output, score| {
-                        scratch.integer_scores[output * len + position] = score;
-                    });
+                for (position, row) in scratch.sparse_rows[..len].iter_mut().enumerate() {
+                    *row = block.row(position) as u32;
                 }
+                let (indices, scores) =
+                    (&scratch.sparse_rows[..len], &mut scratch.integer_scores[..len * outputs]);
+                self.level.run(
+                    #[inline(always)]
+                    || sparse::scores(rows, indices, &self.by_column, outputs, scores),
+                );
             }
         }
     }
@@ -310,15 +305,12 @@ impl<'a, R: Rule> Pass<'a, R> {
                 }
             }
             Rows::Sparse(rows) => {
-                for position in start..end {
-                    for (column, value) in rows.row(scratch.sparse_rows[position] as usize).iter() {
-                        let sums = &mut sums[column * outputs..][..outputs];
-                        for (output, sum) in sums.iter_mut().enumerate() {
-                            let coefficient = i64::from(scratch.coefficients[output * len + position]);
-                            *sum = sum.wrapping_add(coefficient * i64::from(value));
-                        }
-                    }
-                }
+                let (indices, coefficients) =
+                    (&scratch.sparse_rows[..len], &scratch.coefficients[..len * outputs]);
+                self.level.run(
+                    #[inline(always)]
+                    || sparse::add(rows, indices, start..end, coefficients, sums),
+                );
             }
         }
     }
@@ -359,21 +351,5 @@ impl<'a, R: Rule> Pass<'a, R> {
                 }
             }
         }
-    }
-}
-
-fn sparse_scores(
-    rows: &SparseRows,
-    row: usize,
-    by_column: &[i32],
-    outputs: usize,
-    mut store: impl FnMut(usize, i64),
-) {
-    let row = rows.row(row);
-    for output in 0..outputs {
-        let score = row.iter().fold(0i64, |sum, (column, value)| {
-            sum.wrapping_add(i64::from(by_column[column * outputs + output]) * i64::from(value))
-        });
-        store(output, score);
     }
 }

@@ -1,8 +1,8 @@
-//! Single-precision arithmetic on vectors: what 22 bits of a coefficient cannot tell from double.
+//! Single-precision arithmetic on vectors.
 
 use super::lanes::Vectors;
 
-/// Up to this magnitude a coefficient is rounded by single-precision arithmetic, and two digits hold it.
+/// Up to this magnitude [`round`] gives the nearest integer, and two digits hold it.
 pub(super) const SINGLE_COEFFICIENT: u32 = 1 << 22;
 
 /// 1.5 * 2^23: added to numbers of up to 2^22 it leaves the nearest integer in the low bits.

@@ -2,6 +2,7 @@
 
 use super::clamp::{ceil_sqrt, clip_to_norm};
 use super::*;
+use crate::loss::{Loss, LossRule, LossSpec};
 use crate::math::sigmoid;
 use crate::rows::{DenseRows, Rows, SparseRows};
 use crate::testing::Numbers;
@@ -173,44 +174,71 @@ fn extreme_values_do_not_overflow_a_lane() {
     }
 }
 
-#[test]
-fn a_coefficient_does_not_know_its_company() {
-    // The sum over a batch equals the sum of one-row passes: no row's coefficient depends on who else is there.
-    let table = table(300, 45, 99);
-    let weights = weights(45, 1, 8);
-    let sums = RowSums::new(&table.dense, 1 << 42).unwrap();
-    let alone: Vec<Vec<i64>> =
-        (0..300).map(|row| sums.sum(&weights, &PerRow(smooth), Batch::Only(&[row])).unwrap()).collect();
-    let mut numbers = Numbers::new(3);
-    for _ in 0..50 {
-        let batch: Vec<u32> = (0..300).filter(|_| numbers.next().is_multiple_of(3)).collect();
-        let mut expected = vec![0; 45];
-        batch.iter().for_each(|&row| add(&mut expected, &alone[row as usize]));
-        assert_eq!(sums.sum(&weights, &PerRow(smooth), Batch::Only(&batch)).unwrap(), expected);
+/// A rule of the caller's, and the two that passes compute by code of their own.
+struct Rules {
+    labels: Vec<f64>,
+}
+
+impl Rules {
+    fn new(rows: usize) -> Self {
+        Rules { labels: (0..rows).map(|row| (row % 3) as f64).collect() }
+    }
+
+    fn of(&self, spec: LossSpec) -> LossRule<'_> {
+        LossRule::derivative(Loss::new(spec).unwrap(), &self.labels, 3e7)
     }
 }
 
 #[test]
-fn threads_do_not_change_a_bit() {
-    let table = table(9000, 50, 17);
-    let weights = weights(50, 1, 9);
-    let batch = every_third(9000);
-    let offsets: Vec<usize> = (0..=9000).step_by(5).collect();
-    let run = |rows: &Rows| {
-        let sums = RowSums::new(rows, 1 << 44).unwrap();
-        let units = UnitSums::new(rows, &offsets, 5, 1 << 43).unwrap();
-        (
-            sums.sum(&weights, &PerRow(smooth), Batch::All).unwrap(),
-            sums.sum(&weights, &PerRow(smooth), Batch::Only(&batch)).unwrap(),
-            units.sum(&weights, &PerRow(smooth), None, Batch::All).unwrap(),
-        )
-    };
-    let expected = on_threads(1, || run(&table.dense));
-    for threads in [1, 2, 7] {
-        for storage in [&table.dense, &table.sparse] {
-            assert_eq!(on_threads(threads, || run(storage)), expected, "{threads} threads");
+fn a_coefficient_does_not_know_its_company() {
+    /// The sum over a batch equals the sum of one-row passes: no row's coefficient depends on who else is there.
+    fn check(table: &Table, rule: &impl Rule) {
+        let (size, weights) = (45 * rule.outputs(), weights(45, rule.outputs(), 8));
+        let sums = RowSums::new(&table.dense, 1 << 42).unwrap();
+        let sparse = RowSums::new(&table.sparse, 1 << 42).unwrap();
+        let alone: Vec<Vec<i64>> =
+            (0..300).map(|row| sums.sum(&weights, rule, Batch::Only(&[row])).unwrap()).collect();
+        let mut numbers = Numbers::new(3);
+        for _ in 0..50 {
+            let batch: Vec<u32> = (0..300).filter(|_| numbers.next().is_multiple_of(3)).collect();
+            let mut expected = vec![0; size];
+            batch.iter().for_each(|&row| add(&mut expected, &alone[row as usize]));
+            assert_eq!(sums.sum(&weights, rule, Batch::Only(&batch)).unwrap(), expected);
+            assert_eq!(sparse.sum(&weights, rule, Batch::Only(&batch)).unwrap(), expected);
         }
     }
+    let (table, rules) = (table(300, 45, 99), Rules::new(300));
+    check(&table, &PerRow(smooth));
+    check(&table, &rules.of(LossSpec::Logistic));
+    check(&table, &rules.of(LossSpec::Softmax { classes: 3 }));
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    fn check(table: &Table, rule: &impl Rule) {
+        let weights = weights(50, rule.outputs(), 9);
+        let batch = every_third(9000);
+        let offsets: Vec<usize> = (0..=9000).step_by(5).collect();
+        let run = |rows: &Rows| {
+            let sums = RowSums::new(rows, 1 << 44).unwrap();
+            let units = UnitSums::new(rows, &offsets, 5, 1 << 43).unwrap();
+            (
+                sums.sum(&weights, rule, Batch::All).unwrap(),
+                sums.sum(&weights, rule, Batch::Only(&batch)).unwrap(),
+                units.sum(&weights, rule, None, Batch::All).unwrap(),
+            )
+        };
+        let expected = on_threads(1, || run(&table.dense));
+        for threads in [1, 2, 7] {
+            for storage in [&table.dense, &table.sparse] {
+                assert_eq!(on_threads(threads, || run(storage)), expected, "{threads} threads");
+            }
+        }
+    }
+    let (table, rules) = (table(9000, 50, 17), Rules::new(9000));
+    check(&table, &PerRow(smooth));
+    check(&table, &rules.of(LossSpec::Logistic));
+    check(&table, &rules.of(LossSpec::Softmax { classes: 3 }));
 }
 
 #[test]

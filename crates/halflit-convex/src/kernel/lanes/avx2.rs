@@ -33,7 +33,7 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
             let (asks, scores) = ((block.upcoming(), asked), &mut scores[first..end]);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
             unsafe {
-                if vectors <= NARROW {
+                if vectors <= SHORT_ROW {
                     output_dots::<true>(&places, first, digits, vectors, asks, scores);
                 } else {
                     output_dots::<false>(&places, first, digits, vectors, asks, scores);
@@ -43,7 +43,7 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     }
 }
 
-/// The scores of the rows from `first_row` on for one output, asking for so many upcoming lines with every four rows; `SHORT` if there are at most [`NARROW`] vectors.
+/// The scores of the rows from `first_row` on for one output, asking for so many upcoming lines with every four rows; `SHORT` if there are at most [`SHORT_ROW`] vectors.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.
@@ -77,9 +77,9 @@ unsafe fn output_dots<const SHORT: bool>(
 }
 
 /// Vectors whose digit products leave room in a lane for those of another: |16 products| < 2^30.
-const NARROW: usize = VECTORS_PER_PANEL / 2;
+const SHORT_ROW: usize = VECTORS_PER_PANEL / 2;
 
-/// Weights times features of four rows of at most [`NARROW`] vectors.
+/// Weights times features of four rows of at most [`SHORT_ROW`] vectors.
 ///
 /// # Safety
 /// The processor has AVX2; the digits hold `vectors` vectors, and so do the rows.

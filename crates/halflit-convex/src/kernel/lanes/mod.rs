@@ -217,14 +217,8 @@ pub(crate) struct Weighted<'a> {
 #[inline(always)]
 pub(crate) fn prefetch_values<T>(column: &[T], rows: &[u32]) {
     for &row in rows {
-        prefetch_line(column, row as usize);
+        ask_for(column.as_ptr().wrapping_add(row as usize));
     }
-}
-
-/// Asks for the cache line of one entry.
-#[inline(always)]
-pub(crate) fn prefetch_line<T>(column: &[T], index: usize) {
-    ask_for(column.as_ptr().wrapping_add(index));
 }
 
 /// Asks for one place's cache line.

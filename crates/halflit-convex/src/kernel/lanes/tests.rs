@@ -45,7 +45,7 @@ fn check(block: &impl DenseBlock, rows: &[&[i16]], weights: &LatticeWeights, coe
 #[test]
 fn blocks_agree_with_sums_written_out() {
     let mut numbers = Numbers::new(21);
-    for width in (1..=70).chain([95, 96, 97, 111, 112, 113, 255, 256, 257, 300, 513, 2100]) {
+    for width in (1..=70).chain([95, 96, 97, 111, 112, 113, 127, 128, 129, 255, 256, 257, 300, 513, 2100]) {
         let values = values(width, || numbers.feature());
         let rows: Vec<&[i16]> = values[..BLOCK_ROWS * width].chunks_exact(width).collect();
         for outputs in [1, 2, 3, 17] {
@@ -79,7 +79,7 @@ fn blocks_agree_with_sums_written_out() {
 #[test]
 fn extreme_values_do_not_overflow_a_lane() {
     let (quick, most) = (QUICK_COEFFICIENT as i32, MAX_COEFFICIENT as i32);
-    for width in [16, 100, 256, 300] {
+    for width in [16, 100, 127, 128, 129, 256, 300] {
         for q in [32767, -32767] {
             let values = values(width, || q);
             let rows: Vec<&[i16]> = values[..BLOCK_ROWS * width].chunks_exact(width).collect();

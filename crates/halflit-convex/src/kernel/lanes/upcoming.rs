@@ -9,7 +9,8 @@ const LINE_BYTES: usize = 64;
 /// The rows that will be read after a block: they are asked for, a few cache lines at a time, while the block is computed.
 ///
 /// A processor has room for about twenty lines on their way and may forget what it is asked for beyond that, so the asking is
-/// spread over all of a block's work: [`SCORING`] of it, [`SUMMING`] of it, and the rest in between.
+/// spread over all of a block's work: [`SCORING`] of it, [`SUMMING`] of it, and the rest in between. Work that is done in several
+/// parts may ask sooner.
 pub(crate) struct Upcoming {
     /// The addresses where rows, or runs of rows, begin: nothing is read there yet.
     pieces: [usize; BLOCK_ROWS],
@@ -46,7 +47,7 @@ impl Upcoming {
         let start = |row: usize| values.as_ptr().wrapping_add(row.wrapping_mul(width)).addr();
         let scattered = block.scattered();
         // pieces may begin anywhere in their first line
-        let lines = |rows: usize| rows * width * size_of::<i16>() / LINE_BYTES + 1;
+        let lines = |rows: usize| (rows * width * size_of::<i16>()).div_ceil(LINE_BYTES) + 1;
         (self.piece, self.place) = (Cell::new(0), Cell::new((0, 0)));
         if scattered.is_empty() {
             self.count = usize::from(!block.is_empty());
