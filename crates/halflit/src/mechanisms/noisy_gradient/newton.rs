@@ -15,10 +15,11 @@
 //! public rows miss directions, and steps that are too short are safe where steps that are too long are not. A curvature taken for 1/(1 - e) times what it
 //! is leaves about e T^-(1 - e) of the public fit's error after T steps.
 
+use super::schedule;
 use crate::mechanisms::{MechanismError, prior_radius};
 use crate::problem::Problem;
 use halflit_convex::solver::{self, ProblemSpec};
-use halflit_convex::{Domain, Eigen, Rows};
+use halflit_convex::{Domain, Eigen, Interval, LabelDomain, Loss, LossSpec, Rows};
 use std::borrow::Cow;
 
 /// Most weights for which the matrix is formed and decomposed.
@@ -52,25 +53,12 @@ impl Curvature {
     pub fn of_public_rows(problem: &Problem, weights: &[f64]) -> Result<Option<Self>, MechanismError> {
         let (rows, labels) = problem.public_data();
         let size = problem.dimension();
-        if rows.is_empty() || size > MOST_WEIGHTS || !problem.loss().is_smooth() {
+        if !is_open_to(problem) {
             return Ok(None);
         }
         let count = rows.len() as f64;
         let (rows, labels) = thinned(rows, labels)?;
-        let measured = solver::Problem::new(ProblemSpec {
-            rows: &rows,
-            row_norm: problem.row_norm_bound(),
-            labels: Some(&labels),
-            row_weights: None,
-            total_weight: rows.len() as f64,
-            loss: problem.loss(),
-            // Second derivatives leave the penalty out.
-            regularization: 1.0,
-            anchor: None,
-            linear: None,
-            domain: Domain::whole(size, None)?,
-        })?;
-        let Some(mut along) = Eigen::of(&measured.second_order(weights).hessian, size) else {
+        let Some(mut along) = second_derivatives(problem, problem.loss(), &rows, &labels, weights)? else {
             return Ok(None);
         };
         // Rounding may leave a small negative number.
@@ -103,6 +91,61 @@ impl Curvature {
         };
         self.along.values.iter().map(|&h| excess(h)).sum()
     }
+}
+
+/// Whether there can be Newton steps: public rows, a smooth loss, few enough weights.
+pub(super) fn is_open_to(problem: &Problem) -> bool {
+    let (rows, _) = problem.public_data();
+    !rows.is_empty() && problem.dimension() <= MOST_WEIGHTS && problem.loss().is_smooth()
+}
+
+/// The second derivatives of the mean of a loss over some public rows, at `weights`.
+fn second_derivatives(
+    problem: &Problem,
+    loss: Loss,
+    rows: &Rows,
+    labels: &[f64],
+    weights: &[f64],
+) -> Result<Option<Eigen>, MechanismError> {
+    let measured = solver::Problem::new(ProblemSpec {
+        rows,
+        row_norm: problem.row_norm_bound(),
+        labels: Some(labels),
+        row_weights: None,
+        total_weight: rows.len() as f64,
+        loss,
+        // Second derivatives leave the penalty out.
+        regularization: 1.0,
+        anchor: None,
+        linear: None,
+        domain: Domain::whole(weights.len(), None)?,
+    })?;
+    Ok(Eigen::of(&measured.second_order(weights).hessian, weights.len()))
+}
+
+/// The standard deviation that the public rows leave of a minimizer that was normal with norm R, as far as their features' second moments s tell: the
+/// root of the sum of 1 / (n c s + d / R^2) over their directions and the outputs, c the curvature of the loss along a score. Infinite for too many features.
+pub(super) fn left_open(problem: &Problem) -> Result<f64, MechanismError> {
+    let (rows, labels) = problem.public_data();
+    let (count, loss) = (rows.len() as f64, problem.loss());
+    if rows.is_empty() || rows.width() > MOST_WEIGHTS {
+        return Ok(f64::INFINITY);
+    }
+    let (rows, labels) = thinned(rows, labels)?;
+    let (squared, labels) =
+        (Loss::new(LossSpec::Squared { labels: Interval::UNIT })?, vec![0.0; labels.len()]);
+    let zero = vec![0.0; rows.width()];
+    let Some(moments) = second_derivatives(problem, squared, &rows, &labels, &zero)? else {
+        return Ok(f64::INFINITY);
+    };
+    let curvature = match loss.label_domain() {
+        LabelDomain::Classes(classes) => 1.0 / classes as f64,
+        _ => schedule::curvature(loss),
+    };
+    let radius = prior_radius(loss, problem.dimension(), problem.radius());
+    let prior = problem.dimension() as f64 / radius.powi(2);
+    let variance = |moment: f64| loss.outputs() as f64 / (count * curvature * moment.max(0.0) + prior);
+    Ok(moments.values.iter().map(|&moment| variance(moment)).sum::<f64>().sqrt())
 }
 
 /// Why there are no Newton steps.

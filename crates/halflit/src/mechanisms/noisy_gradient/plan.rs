@@ -107,7 +107,7 @@ impl Plan {
         let takers = Takers::of(sampling)?;
         let clip = match params.clip {
             Some(clip) => clip,
-            None => Clip::Fixed { norm: default_clip_norm(problem, split)? },
+            None => Clip::Fixed { norm: default_clip_norm(problem, split)?.min(usual_clip_norm(problem)) },
         };
         let mut plan = Plan {
             centre: params.centre.unwrap_or(default_centre),
@@ -227,7 +227,11 @@ impl Plan {
             dimension: problem.dimension(),
             single_release_noise,
             smoothness: schedule::curvature(problem.loss()) * problem.row_norm_bound().powi(2),
-            prior_radius: if is_warm { public_uncertainty(problem)?.min(guess) } else { guess },
+            prior_radius: if is_warm {
+                public_uncertainty(problem)?.hypot(newton::left_open(problem)?).min(guess)
+            } else {
+                guess
+            },
         };
         let mut best: Option<(Schedule, Noise)> = None;
         for steps in candidate_steps(&scales, params, self.sampling) {
@@ -515,6 +519,20 @@ fn public_uncertainty(problem: &Problem) -> Result<f64, MechanismError> {
     };
     let (one, other) = (fit(0, half)?, fit(half, rows.len())?);
     Ok(0.5 * one.iter().zip(&other).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt())
+}
+
+/// For classes with too many weights for Newton steps: the median norm of the public rows' gradients at zero. Longer gradients are few, and what
+/// cutting them off spares in noise is more than they are worth. Infinite elsewhere.
+fn usual_clip_norm(problem: &Problem) -> f64 {
+    let mut norms = problem.public_data().0.squared_norms().to_vec();
+    let has_classes = matches!(problem.loss().label_domain(), LabelDomain::Classes(_) | LabelDomain::Binary);
+    if norms.is_empty() || !has_classes || newton::is_open_to(problem) {
+        return f64::INFINITY;
+    }
+    let middle = norms.len() / 2;
+    let (_, &mut median, _) = norms.select_nth_unstable(middle);
+    // at zero all classes are equally likely
+    problem.loss().midrange_radius(0.0) * (median.max(1) as f64).sqrt() * FEATURE_UNIT
 }
 
 /// The numbers of steps worth pricing: sampled batches are noisier, so more steps may pay.

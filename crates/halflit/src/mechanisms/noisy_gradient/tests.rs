@@ -793,3 +793,66 @@ fn the_posterior_descent_beats_public_rows_alone_under_both_changes() {
         assert!(found < 3.0 * least_squares, "{found} against {least_squares}");
     }
 }
+
+/// `features` columns of noise, three classes, and every fourth row public.
+fn wide_problem(rows: usize, features: usize) -> Problem {
+    use halflit_table::{Column, Declaration, Declared, OutOfDomain, Table};
+    let mut numbers = Numbers(5);
+    let mut columns: Vec<(String, Column)> = (0..features)
+        .map(|j| (format!("x{j}"), Column::Numbers((0..rows).map(|_| 2.0 * numbers.next() - 1.0).collect())))
+        .collect();
+    let text = |value: &dyn Fn(usize) -> &'static str| {
+        Column::Text((0..rows).map(|row| value(row).to_owned()).collect())
+    };
+    columns.push(("label".to_owned(), text(&|row| ["a", "b", "c"][row % 3])));
+    columns.push(("consent".to_owned(), text(&|row| if row % 4 == 0 { "yes" } else { "no" })));
+    let mut declaration = format!(
+        "[budget]\nepsilon = 1\ndelta = 1e-6\n[protect]\nunit = \"row\"\nchange = \"replace\"\nrows = {}\n\
+         public_rows = {{ column = \"consent\", equals = \"yes\" }}\n[task]\nlabel = \"label\"\nloss = \"softmax\"\n\
+         [columns.label]\nvalues = [\"a\", \"b\", \"c\"]\n[columns.consent]\nvisibility = \"public\"\nuse = false\n",
+        rows - rows.div_ceil(4)
+    );
+    (0..features).for_each(|j| declaration += &format!("[columns.x{j}]\nbounds = [-1, 1]\n"));
+    let declaration = Declaration::parse(&declaration, "test").unwrap();
+    let declared = Declared::bind(declaration, Table::from_columns(columns).unwrap()).unwrap();
+    Problem::pose(declared, OutOfDomain::Refuse).unwrap()
+}
+
+/// With too many weights for Newton steps, the clip norm is what public gradients usually have, and a public fit that leaves much open is not taken for certain.
+#[test]
+fn many_weights_are_clipped_as_public_gradients_are_long_and_go_far_from_the_public_fit() {
+    let warm = Params { start: Some(Start::PublicMinimizer), ..Params::default() };
+    let plan = |problem: &Problem, params: &Params| Plan::new(problem, params, budget(1.0)).unwrap();
+
+    let few = wide_problem(80, 5);
+    assert!(matches!(plan(&few, &warm).descent, Descent::Newton { .. }));
+    assert!(
+        (clip_norm(&plan(&few, &warm)) - few.loss().derivative_bound(0.0) * few.row_norm_bound()).abs()
+            < 1e-3
+    );
+
+    let many = wide_problem(80, 400);
+    assert!(many.dimension() > 1024);
+    let mut norms: Vec<f64> = many
+        .public_data()
+        .0
+        .squared_norms()
+        .iter()
+        .map(|&norm| (norm as f64).sqrt() * FEATURE_UNIT)
+        .collect();
+    norms.sort_by(f64::total_cmp);
+    let usual = (2.0f64 / 3.0).sqrt() * norms[norms.len() / 2];
+    assert!((clip_norm(&plan(&many, &warm)) - usual).abs() < 1e-9 * usual);
+    assert_eq!(
+        clip_norm(&plan(&many, &Params { clip: Some(Clip::Fixed { norm: 9.0 }), ..warm.clone() })),
+        9.0
+    );
+
+    // 20 rows say next to nothing about 1203 weights; 3000 say a lot about 18.
+    let radius =
+        |problem: &Problem| crate::mechanisms::prior_radius(problem.loss(), problem.dimension(), None);
+    let open = |problem: &Problem| newton::left_open(problem).unwrap() / radius(problem);
+    assert!(open(&many) > 0.9 && open(&many) <= 1.0 + 1e-9, "{}", open(&many));
+    let certain = wide_problem(12_000, 5);
+    assert!(open(&certain) < 0.2, "{}", open(&certain));
+}
