@@ -58,17 +58,12 @@ pub(crate) fn clip_to_norm(vector: &mut [i64], limit: u64) {
 
 /// The smallest integer whose square is at least `square`, for `square` below 2^124.
 pub(crate) fn ceil_sqrt(square: u128) -> u64 {
-    match u64::try_from(square) {
+    let root = match u64::try_from(square) {
         // a root in doubles, cut off, is the one sought or one less
-        Ok(small) if small < 1 << 62 => {
-            let root = (small as f64).sqrt() as u64;
-            if root * root < small { root + 1 } else { root }
-        }
-        _ => {
-            let root = square.isqrt();
-            (if root * root < square { root + 1 } else { root }) as u64
-        }
-    }
+        Ok(small) if small < 1 << 62 => u128::from((small as f64).sqrt() as u64),
+        _ => square.isqrt(),
+    };
+    (if root * root < square { root + 1 } else { root }) as u64
 }
 
 /// Integer coefficients of a block of rows: rounds each, then clips every row's joint norm over the outputs to its limit.

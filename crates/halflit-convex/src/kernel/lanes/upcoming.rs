@@ -8,7 +8,7 @@ const LINE_BYTES: usize = 64;
 
 /// The rows that will be read after a block: they are asked for, a few cache lines at a time, while the block is computed.
 ///
-/// A processor has room for about twenty lines on their way and may forget what it is asked for beyond that, so the asking is
+/// A processor has room for only so many lines on their way and may forget what it is asked for beyond that, so the asking is
 /// spread over all of a block's work: [`SCORING`] of it, [`SUMMING`] of it, and the rest in between. Work that is done in several
 /// parts may ask sooner.
 pub(crate) struct Upcoming {
@@ -76,15 +76,11 @@ impl Upcoming {
             if address >= end {
                 let Some(&piece) = self.pieces[..self.count].get(self.piece.get()) else { break };
                 self.piece.set(self.piece.get() + 1);
-                (address, end) = (piece, piece.wrapping_add(self.piece_bytes()));
+                (address, end) = (piece, piece.wrapping_add(self.lines * LINE_BYTES));
             }
             ask_for::<i16>(std::ptr::without_provenance(address));
             address = address.wrapping_add(LINE_BYTES);
         }
         self.place.set((address, end));
-    }
-
-    fn piece_bytes(&self) -> usize {
-        self.lines * LINE_BYTES
     }
 }

@@ -196,8 +196,14 @@ impl Newton {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parts::{Clip, Descent, Start};
+    use super::super::{Params, Plan};
     use super::*;
+    use crate::problem::FEATURE_UNIT;
     use crate::testing::Numbers;
+    use halflit_privacy::calibrate::Budget;
+    use halflit_privacy::{Delta, Epsilon};
+    use halflit_table::{Column, Declaration, Declared, OutOfDomain, Table};
 
     /// Twelve uniform numbers: near enough to a normal one, with the same two moments.
     fn normals(seed: u64) -> impl FnMut() -> f64 {
@@ -281,5 +287,61 @@ mod tests {
         assert!((alone(1e6) / public_rows - 1.0).abs() < 1e-6);
         let mistaken = Curvature { error: 0.5, ..curvature() };
         assert!(mistaken.excess_of_newton(4, 1e-3) > mistaken.excess_of_newton(400, 1e-3));
+    }
+
+    /// `features` columns of noise, three classes, and every fourth row public.
+    fn wide_problem(rows: usize, features: usize) -> Problem {
+        let mut numbers = Numbers(5);
+        let mut columns: Vec<(String, Column)> = (0..features)
+            .map(|j| {
+                (format!("x{j}"), Column::Numbers((0..rows).map(|_| 2.0 * numbers.next() - 1.0).collect()))
+            })
+            .collect();
+        let text = |value: &dyn Fn(usize) -> &'static str| {
+            Column::Text((0..rows).map(|row| value(row).to_owned()).collect())
+        };
+        columns.push(("label".to_owned(), text(&|row| ["a", "b", "c"][row % 3])));
+        columns.push(("consent".to_owned(), text(&|row| if row % 4 == 0 { "yes" } else { "no" })));
+        let mut declaration = format!(
+            "[budget]\nepsilon = 1\ndelta = 1e-6\n[protect]\nunit = \"row\"\nchange = \"replace\"\nrows = {}\n\
+             public_rows = {{ column = \"consent\", equals = \"yes\" }}\n[task]\nlabel = \"label\"\nloss = \"softmax\"\n\
+             [columns.label]\nvalues = [\"a\", \"b\", \"c\"]\n[columns.consent]\nvisibility = \"public\"\nuse = false\n",
+            rows - rows.div_ceil(4)
+        );
+        (0..features).for_each(|j| declaration += &format!("[columns.x{j}]\nbounds = [-1, 1]\n"));
+        let declaration = Declaration::parse(&declaration, "test").unwrap();
+        let declared = Declared::bind(declaration, Table::from_columns(columns).unwrap()).unwrap();
+        Problem::pose(declared, OutOfDomain::Refuse).unwrap()
+    }
+
+    /// With too many weights for Newton steps, the clip norm is what public gradients usually have, and a public fit that leaves much open is not taken for certain.
+    #[test]
+    fn many_weights_are_clipped_as_public_gradients_are_long_and_go_far_from_the_public_fit() {
+        let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-6).unwrap() };
+        let warm = Params { start: Some(Start::PublicMinimizer), ..Params::default() };
+        let plan = |problem: &Problem, params: &Params| Plan::new(problem, params, budget).unwrap();
+
+        let clip = |problem: &Problem, params: &Params| plan(problem, params).clip;
+
+        let few = wide_problem(80, 5);
+        assert!(matches!(plan(&few, &warm).descent, Descent::Newton { .. }));
+        let bound = few.loss().derivative_bound(0.0) * few.row_norm_bound();
+        assert_eq!(clip(&few, &warm), Clip::Fixed { norm: bound });
+
+        let many = wide_problem(80, 400);
+        assert!(many.dimension() > MOST_WEIGHTS);
+        let mut norms = many.public_data().0.squared_norms().to_vec();
+        norms.sort_unstable();
+        let usual = (2.0f64 / 3.0).next_up().sqrt().next_up() * (norms[10] as f64).sqrt() * FEATURE_UNIT;
+        assert_eq!(clip(&many, &warm), Clip::Fixed { norm: usual });
+        let given = Params { clip: Some(Clip::Fixed { norm: 9.0 }), ..warm };
+        assert_eq!(clip(&many, &given), Clip::Fixed { norm: 9.0 });
+
+        // 20 rows say next to nothing about 1203 weights; 3000 say a lot about 18.
+        let radius = |problem: &Problem| prior_radius(problem.loss(), problem.dimension(), None);
+        let open = |problem: &Problem| left_open(problem).unwrap() / radius(problem);
+        assert!(open(&many) > 0.9 && open(&many) <= 1.0 + 1e-9, "{}", open(&many));
+        let certain = wide_problem(12_000, 5);
+        assert!(open(&certain) < 0.2, "{}", open(&certain));
     }
 }

@@ -107,7 +107,9 @@ impl Plan {
         let takers = Takers::of(sampling)?;
         let clip = match params.clip {
             Some(clip) => clip,
-            None => Clip::Fixed { norm: default_clip_norm(problem, split)?.min(usual_clip_norm(problem)) },
+            None => {
+                Clip::Fixed { norm: default_clip_norm(problem, split)?.min(usual_clip_norm(problem, split)) }
+            }
         };
         let mut plan = Plan {
             centre: params.centre.unwrap_or(default_centre),
@@ -521,12 +523,12 @@ fn public_uncertainty(problem: &Problem) -> Result<f64, MechanismError> {
     Ok(0.5 * one.iter().zip(&other).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt())
 }
 
-/// For classes with too many weights for Newton steps: the median norm of the public rows' gradients at zero. Longer gradients are few, and what
+/// For classes without public columns and too many weights for Newton steps: the median norm of the public rows' gradients at zero. Longer gradients are few, and what
 /// cutting them off spares in noise is more than they are worth. Infinite elsewhere.
-fn usual_clip_norm(problem: &Problem) -> f64 {
+fn usual_clip_norm(problem: &Problem, split: Split) -> f64 {
     let mut norms = problem.public_data().0.squared_norms().to_vec();
     let has_classes = matches!(problem.loss().label_domain(), LabelDomain::Classes(_) | LabelDomain::Binary);
-    if norms.is_empty() || !has_classes || newton::is_open_to(problem) {
+    if norms.is_empty() || !has_classes || split != Split::Nothing || newton::is_open_to(problem) {
         return f64::INFINITY;
     }
     let middle = norms.len() / 2;

@@ -18,8 +18,8 @@ const LINES: usize = 64;
 
 /// The inverse of a second-moment matrix, scaled so that its largest eigenvalue is 1.
 ///
-/// Written out, and in single precision: a step is a product with it, and thousands of steps wait for it to come from memory. Where the
-/// ridge is below a millionth of the largest eigenvalue the stiffest directions are only roughly right, which changes the descent, not what it costs.
+/// Written out, and in single precision: a step is a product with it, and thousands of steps wait for it to come from memory. With a very
+/// small ridge the stiffest directions are only roughly right, which changes the descent, not what it costs.
 pub(super) struct Preconditioner {
     width: usize,
     inverse: Arc<[f32]>,
