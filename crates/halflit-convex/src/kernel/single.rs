@@ -50,12 +50,12 @@ pub(super) fn to_single(x: f64, most: f64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lanes::{Arrays, EIGHT, Level, VectorWork};
+    use super::super::lanes::{Arrays, Level, SIXTEEN, VectorWork};
     use super::*;
     use crate::testing::Numbers;
 
-    /// What the functions give for eight numbers.
-    struct Results<'a>(&'a [f32; EIGHT], &'a mut [[i32; EIGHT]; 3]);
+    /// What the functions give for sixteen numbers.
+    struct Results<'a>(&'a [f32; SIXTEEN], &'a mut [[i32; SIXTEEN]; 3]);
 
     impl VectorWork for Results<'_> {
         #[inline(always)]
@@ -76,14 +76,15 @@ mod tests {
         let mut numbers = Numbers::new(11);
         let most = SINGLE_COEFFICIENT as f32;
         let odd = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, most, 0.5 - most, 1e-40];
+        let odd: [f32; SIXTEEN] = std::array::from_fn(|lane| odd[lane * 5 % odd.len()]);
         for case in 0..2000 {
             let scale = 2f64.powi(case % 50 - 25);
             let x =
                 if case == 0 { odd } else { std::array::from_fn(|_| (numbers.symmetric() * scale) as f32) };
-            let mut plain = [[0; EIGHT]; 3];
+            let mut plain = [[0; SIXTEEN]; 3];
             Results(&x, &mut plain).run(Arrays);
             for &level in Level::available() {
-                let mut results = [[0; EIGHT]; 3];
+                let mut results = [[0; SIXTEEN]; 3];
                 level.work(Results(&x, &mut results));
                 assert_eq!(results, plain, "{} {x:?}", level.name());
             }

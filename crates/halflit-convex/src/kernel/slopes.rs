@@ -5,7 +5,7 @@
 
 use super::block::{BLOCK_ROWS, Block};
 use super::clamp::{MAX_COEFFICIENT, clip_rows};
-use super::lanes::{EIGHT, VectorWork, Vectors};
+use super::lanes::{SIXTEEN, VectorWork, Vectors};
 use super::single::{bounds, power_of_two, to_single, within};
 use crate::math::to_float;
 use std::f64::consts::LOG2_E;
@@ -75,11 +75,11 @@ impl SlopesBlock<'_> {
         let (zero, one, scale) = (v.splat(0.0), v.splat(1.0), v.splat(self.slopes.scale as f32));
         let mut coefficients = [0; BLOCK_ROWS];
         for (part, coefficients) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
-            let x = v.load(eight(&exponents, part));
+            let x = v.load(sixteen(&exponents, part));
             let power = power_of_two(v, v.lesser(x, zero - x));
             let probability = v.where_negative(x, power, one) / (one + power);
-            let slope = scale * (probability - v.load(eight(&targets, part)));
-            v.store_integers(rounded(v, slope, eight(limits, part)), coefficients);
+            let slope = scale * (probability - v.load(sixteen(&targets, part)));
+            v.store_integers(rounded(v, slope, sixteen(limits, part)), coefficients);
         }
         self.coefficients.copy_from_slice(&coefficients[..labels.len()]);
     }
@@ -122,10 +122,10 @@ impl SlopesBlock<'_> {
             let class = v.splat_integer(class as i32);
             let mut block = [0; BLOCK_ROWS];
             for (part, block) in block.as_chunks_mut().0.iter_mut().enumerate() {
-                let probability = v.load(eight(powers, part)) / v.load(eight(&totals, part));
-                let own = v.where_equal(v.load_integers(eight(&classes, part)), class, v.bits(one));
+                let probability = v.load(sixteen(powers, part)) / v.load(sixteen(&totals, part));
+                let own = v.where_equal(v.load_integers(sixteen(&classes, part)), class, v.bits(one));
                 let slope = scale * (probability - v.as_floats(own));
-                v.store_integers(rounded(v, slope, eight(limits, part)), block);
+                v.store_integers(rounded(v, slope, sixteen(limits, part)), block);
             }
             coefficients.copy_from_slice(&block[..rows]);
         }
@@ -135,13 +135,13 @@ impl SlopesBlock<'_> {
 
 /// Eight neighbours of a block.
 #[inline(always)]
-fn eight<T>(block: &[T; BLOCK_ROWS], part: usize) -> &[T; EIGHT] {
+fn sixteen<T>(block: &[T; BLOCK_ROWS], part: usize) -> &[T; SIXTEEN] {
     &block.as_chunks().0[part]
 }
 
 /// The nearest integers within the limits.
 #[inline(always)]
-fn rounded<V: Vectors>(v: V, x: V::Floats, limits: &[i32; EIGHT]) -> V::Integers {
+fn rounded<V: Vectors>(v: V, x: V::Floats, limits: &[i32; SIXTEEN]) -> V::Integers {
     let (limits, zero) = (v.load_integers(limits), v.splat_integer(0));
     let nearest = v.to_nearest(within(v, x, bounds(v, MAX_COEFFICIENT as f32)));
     v.max(v.min(nearest, limits), zero - limits)

@@ -1,7 +1,7 @@
 //! One number for each row of a block, so that whatever concerns a row stays in its lane of a vector.
 
 use super::super::block::BLOCK_ROWS;
-use super::super::lanes::EIGHT;
+use super::super::lanes::SIXTEEN;
 
 /// One number for each row of a block, in whole cache lines.
 ///
@@ -11,7 +11,7 @@ use super::super::lanes::EIGHT;
 pub(super) struct Column<T>(pub [T; BLOCK_ROWS]);
 
 /// Vectors of 32-bit numbers in a column.
-pub(super) const PARTS: usize = BLOCK_ROWS / EIGHT;
+pub(super) const PARTS: usize = BLOCK_ROWS / SIXTEEN;
 
 impl<T: Copy> Column<T> {
     /// The same number for all rows.
@@ -48,14 +48,14 @@ impl<T: Copy> Column<T> {
 
     /// One vector of the column.
     #[inline(always)]
-    pub(super) fn part(&self, part: usize) -> &[T; EIGHT] {
-        &self.0.as_chunks::<EIGHT>().0[part]
+    pub(super) fn part(&self, part: usize) -> &[T; SIXTEEN] {
+        &self.0.as_chunks::<SIXTEEN>().0[part]
     }
 
     /// One vector of the column.
     #[inline(always)]
-    pub(super) fn part_mut(&mut self, part: usize) -> &mut [T; EIGHT] {
-        &mut self.0.as_chunks_mut::<EIGHT>().0[part]
+    pub(super) fn part_mut(&mut self, part: usize) -> &mut [T; SIXTEEN] {
+        &mut self.0.as_chunks_mut::<SIXTEEN>().0[part]
     }
 }
 

@@ -1,7 +1,7 @@
 //! How beliefs are stored.
 
 use super::super::block::BLOCK_ROWS;
-use super::super::lanes::{Arrays, EIGHT, Level, Vectors};
+use super::super::lanes::{Arrays, Level, SIXTEEN, Vectors};
 use super::super::single::power_of_two;
 use super::columns::{Column, Span};
 use rayon::prelude::*;
@@ -78,7 +78,7 @@ impl Beliefs {
     pub(super) fn shares(&self, row: usize) -> Vec<f64> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let share = |logits: &Column<f32>| {
-            let mut share = [0.0; EIGHT];
+            let mut share = [0.0; SIXTEEN];
             Arrays.store(power_of_two(Arrays, Arrays.splat(logits.0[row % BLOCK_ROWS])), &mut share);
             f64::from(share[0])
         };

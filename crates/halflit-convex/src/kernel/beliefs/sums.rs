@@ -2,7 +2,7 @@
 
 use super::super::block::BLOCK_ROWS;
 use super::super::clamp::clamp_coefficient;
-use super::super::lanes::{EIGHT, Vectors};
+use super::super::lanes::{SIXTEEN, Vectors};
 use super::super::single::{SINGLE_COEFFICIENT, bounds, power_of_two, round, within};
 use super::columns::{Column, PARTS};
 
@@ -91,8 +91,8 @@ pub(super) fn reduce<V: Vectors>(
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
 pub(super) struct ByValue {
-    believed: [i32; EIGHT],
-    actual: [i32; EIGHT],
+    believed: [i32; SIXTEEN],
+    actual: [i32; SIXTEEN],
     /// The same for coefficients that single precision does not hold.
     wide: [i64; 2],
 }
@@ -100,7 +100,7 @@ pub(super) struct ByValue {
 impl ByValue {
     /// Adds what was collected to the two sums, and begins anew.
     pub(super) fn empty_into(&mut self, believed: &mut i64, actual: &mut i64) {
-        let sum = |lanes: &[i32; EIGHT]| lanes.iter().map(|&lane| i64::from(lane)).sum::<i64>();
+        let sum = |lanes: &[i32; SIXTEEN]| lanes.iter().map(|&lane| i64::from(lane)).sum::<i64>();
         *believed += sum(&self.believed) + self.wide[0];
         *actual += sum(&self.actual) + self.wide[1];
         *self = ByValue::default();
@@ -109,7 +109,7 @@ impl ByValue {
 
 /// Adds coefficients of at most [`SINGLE_COEFFICIENT`]: each row's believed ones rounded.
 ///
-/// A probability is at most one, up to a rounding that 2^22 absorbs. A block adds 4 of at most 2^22 to a lane, a run of 2^6 blocks 2^30 in all.
+/// A probability is at most one, up to a rounding that 2^22 absorbs. A block adds 2 of at most 2^22 to a lane, a run of 2^6 blocks 2^29 in all.
 #[inline(always)]
 pub(super) fn add_by_value<V: Vectors>(
     v: V,

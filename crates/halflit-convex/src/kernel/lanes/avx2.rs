@@ -11,9 +11,6 @@ pub(super) const WIDE: usize = 16;
 /// Rows whose scores are computed together.
 const ROWS: usize = 4;
 
-/// Features that stay in the first cache while every output is computed.
-const CACHED_FEATURES: usize = 1 << 13;
-
 /// # Safety
 /// The processor has AVX2.
 #[target_feature(enable = "avx2")]

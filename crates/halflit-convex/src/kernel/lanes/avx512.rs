@@ -1,5 +1,7 @@
-//! The primitives with 512-bit vectors.
+//! The primitives with 512-bit vectors. What is written here is what `avx2` does with 256 bits, except that lanes keep their sign: these
+//! vectors have the instructions for it.
 
+use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
@@ -13,153 +15,290 @@ const ROWS: usize = 8;
 /// # Safety
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn dots(panel: &Panel<'_>, digits: (&[i16], &[i16]), outputs: usize, scores: &mut [i64]) {
-    let asked = panel.upcoming.share(SCORING, panel.offsets.len().div_ceil(ROWS) * outputs);
-    let vectors = panel.width.div_ceil(WIDE);
-    let (low, high) = digits;
-    assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-    let starts = panel.starts();
-    // Hidden from the compiler, which would turn multiplications by powers of two into twice as many shifts, and those
-    // have one port where multiplications have two.
-    let places = std::hint::black_box([1, 1 << DIGIT_BITS]).map(|place| _mm512_set1_epi64(place));
-    for (starts, scores) in starts.as_chunks::<ROWS>().0.iter().zip(scores.chunks_mut(ROWS)) {
-        panel.upcoming.ask(asked);
-        let mut totals = [_mm512_setzero_si512(); ROWS];
-        let mut vector = 0;
-        while vector < vectors {
-            let end = (vector + VECTORS_PER_PANEL).min(vectors);
-            let mut low_sums = [_mm512_setzero_si512(); ROWS];
-            let mut high_sums = [_mm512_setzero_si512(); ROWS];
-            for vector in vector..end {
-                // SAFETY: vector < vectors, and rows and digits extend to whole vectors.
-                let (low, high) = unsafe {
-                    (
-                        _mm512_loadu_si512(low.as_ptr().add(vector * WIDE).cast()),
-                        _mm512_loadu_si512(high.as_ptr().add(vector * WIDE).cast()),
-                    )
-                };
-                for row in 0..ROWS {
-                    // SAFETY: as above.
-                    let q = unsafe { _mm512_loadu_si512(starts[row].add(vector * WIDE).cast()) };
-                    low_sums[row] = _mm512_dpwssd_epi32(low_sums[row], q, low);
-                    high_sums[row] = _mm512_dpwssd_epi32(high_sums[row], q, high);
+pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, scores: &mut [i64]) {
+    let (len, outputs) = (block.len(), weights.outputs());
+    let vectors = block.width().div_ceil(WIDE);
+    let places = block.places();
+    let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
+    let asked = block.upcoming().share(SCORING, len.div_ceil(ROWS) * outputs);
+    for first in (0..len).step_by(cached_rows) {
+        let end = (first + cached_rows).min(len);
+        for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
+            let (low, high) = weights.digits(output);
+            assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
+            let digits = [low.as_ptr(), high.as_ptr()];
+            let (asks, scores) = ((block.upcoming(), asked), &mut scores[first..end]);
+            // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
+            unsafe {
+                if vectors <= SHORT_ROW {
+                    output_dots::<true>(&places, first, digits, vectors, asks, scores);
+                } else {
+                    output_dots::<false>(&places, first, digits, vectors, asks, scores);
                 }
             }
-            for row in 0..ROWS {
-                totals[row] = _mm512_add_epi64(totals[row], widen(low_sums[row], high_sums[row], places));
-            }
-            vector = end;
-        }
-        let mut sums = [0i64; ROWS];
-        // SAFETY: `sums` is one vector long.
-        unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), reduce(totals)) };
-        match <&mut [i64; ROWS]>::try_from(&mut *scores) {
-            Ok(scores) => *scores = sums,
-            Err(_) => scores.copy_from_slice(&sums[..scores.len()]),
         }
     }
 }
 
-/// low + 2^12 high, lanes 2j and 2j+1 added, in 64 bits. `places` are the worths of the two digits.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn widen(low: __m512i, high: __m512i, places: [__m512i; 2]) -> __m512i {
-    let [low, high] = [(low, places[0]), (high, places[1])].map(|(x, place)| {
-        // the multiplication reads the even 32-bit lanes; the shuffle brings the odd ones there
-        let odd = _mm512_shuffle_epi32::<0b11_11_01_01>(x);
-        _mm512_add_epi64(_mm512_mul_epi32(x, place), _mm512_mul_epi32(odd, place))
-    });
-    _mm512_add_epi64(low, high)
+/// The scores of the rows from `first_row` on for one output, asking for so many upcoming lines with every eight rows; `SHORT` if
+/// there are at most [`SHORT_ROW`] vectors.
+///
+/// # Safety
+/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+// on its own it has the registers to itself
+#[inline(never)]
+unsafe fn output_dots<const SHORT: bool>(
+    places: &impl Places,
+    first_row: usize,
+    digits: [*const i16; 2],
+    vectors: usize,
+    (upcoming, asked): (&Upcoming, usize),
+    scores: &mut [i64],
+) {
+    for (eight, scores) in scores.chunks_mut(ROWS).enumerate() {
+        let row = first_row.wrapping_add(eight.wrapping_mul(ROWS));
+        upcoming.ask(asked);
+        let rows = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
+        // SAFETY: the caller's.
+        let totals = unsafe {
+            if SHORT { short_products(&rows, digits, vectors) } else { long_products(&rows, digits, vectors) }
+        };
+        let mut sums = [0i64; ROWS];
+        // SAFETY: `sums` is one vector long.
+        unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), totals) };
+        match scores.first_chunk_mut() {
+            Some(scores) => *scores = sums,
+            None => scores.copy_from_slice(&sums[..scores.len()]),
+        }
+    }
 }
 
-/// Sums the lanes of each of eight vectors: lane r of the result is the sum of vector r.
+/// Vectors whose digit products leave room in a lane for those of three others: |8 products| < 2^29.
+const SHORT_ROW: usize = VECTORS_PER_PANEL / 4;
+
+/// Weights times features of eight rows of at most [`SHORT_ROW`] vectors.
+///
+/// # Safety
+/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+unsafe fn short_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m512i {
+    let mut sums = [[_mm512_setzero_si512(); ROWS]; 2];
+    // SAFETY: the caller's.
+    unsafe { add_panel(rows, digits, 0, vectors, &mut sums) };
+    let [low, high] = &sums;
+    let first = add_digits(four_rows(low, 0), four_rows(high, 0));
+    let second = add_digits(four_rows(low, 4), four_rows(high, 4));
+    // both hold their four rows twice
+    _mm512_add_epi64(_mm512_shuffle_i64x2::<0x44>(first, second), _mm512_shuffle_i64x2::<0xee>(first, second))
+}
+
+/// The sums of four rows from one on, each in two parts: lanes 0 to 3 and 4 to 7 have one of each. |lane| < 2^29.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn reduce(rows: [__m512i; ROWS]) -> __m512i {
+fn four_rows(sums: &[__m512i; ROWS], row: usize) -> __m512i {
+    // two rows share a vector: even lanes the first, odd lanes the second; then four, with a sum of four lanes in every 128 bits
+    let two = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (a, b) = (two(sums[row], sums[row + 1]), two(sums[row + 2], sums[row + 3]));
+    let four = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    let (lower, upper) = (_mm512_castsi512_si256(four), _mm512_extracti64x4_epi64::<1>(four));
+    _mm512_add_epi64(_mm512_cvtepi32_epi64(lower), _mm512_cvtepi32_epi64(upper))
+}
+
+/// low + 2^12 high.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add_digits(low: __m512i, high: __m512i) -> __m512i {
+    _mm512_add_epi64(low, _mm512_slli_epi64::<DIGIT_BITS>(high))
+}
+
+/// Weights times features of eight rows.
+///
+/// # Safety
+/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+unsafe fn long_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m512i {
+    let mut totals = [_mm512_setzero_si512(); ROWS];
+    for first in (0..vectors).step_by(VECTORS_PER_PANEL) {
+        let mut sums = [[_mm512_setzero_si512(); ROWS]; 2];
+        let panel = (vectors - first).min(VECTORS_PER_PANEL);
+        // SAFETY: the caller's.
+        unsafe { add_panel(rows, digits, first * WIDE, panel, &mut sums) };
+        let [low, high] = sums;
+        for ((total, low), high) in totals.iter_mut().zip(low).zip(high) {
+            let [even, odd] = even_and_odd([low, high]);
+            *total = _mm512_add_epi64(*total, _mm512_add_epi64(even, odd));
+        }
+    }
     // pairs of rows share a vector: even lanes the first row, odd lanes the second
     let pair = |a, b| _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
     // 128-bit lanes 0+1 and 2+3 of each operand
     let fold =
         |a, b| _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b));
-    let [a, b, c, d] = [0, 2, 4, 6].map(|row| pair(rows[row], rows[row + 1]));
+    let [a, b, c, d] = [0, 2, 4, 6].map(|row| pair(totals[row], totals[row + 1]));
     fold(fold(a, b), fold(c, d))
 }
+
+/// sums[digit][row] += digits times features of `vectors` vectors from `first_column` on.
+///
+/// # Safety
+/// The processor has the features below; rows and digits hold these vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+unsafe fn add_panel(
+    rows: &[*const i16; ROWS],
+    digits: [*const i16; 2],
+    first_column: usize,
+    vectors: usize,
+    sums: &mut [[__m512i; ROWS]; 2],
+) {
+    let mut column = first_column;
+    for _ in 0..vectors {
+        // SAFETY: the caller's; `column` counts as many vectors as there are.
+        let load = |place: *const i16| unsafe { _mm512_loadu_si512(place.wrapping_add(column).cast()) };
+        let multipliers = digits.map(load);
+        for (row, &place) in rows.iter().enumerate() {
+            let q = load(place);
+            for (sums, multiplier) in sums.iter_mut().zip(multipliers) {
+                sums[row] = _mm512_dpwssd_epi32(sums[row], q, multiplier);
+            }
+        }
+        column = column.wrapping_add(WIDE);
+    }
+}
+
+/// The numbers with these digits in base 2^12, of the even and of the odd 32-bit lanes, in 64 bits.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn even_and_odd<const DIGITS: usize>(digits: [__m512i; DIGITS]) -> [__m512i; 2] {
+    let (mut even, mut odd) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for (digit, lanes) in digits.into_iter().enumerate() {
+        let bits = digit as u32 * DIGIT_BITS;
+        // the multiplication reads the even lanes
+        let worth = _mm512_set1_epi64(1 << bits);
+        even = _mm512_add_epi64(even, _mm512_mul_epi32(lanes, worth));
+        let upper = _mm512_srai_epi64::<32>(lanes);
+        odd = _mm512_add_epi64(odd, _mm512_sll_epi64(upper, _mm_cvtsi32_si128(bits as i32)));
+    }
+    [even, odd]
+}
+
+/// Sums for so many coefficients of a row are computed together.
+const TOGETHER: usize = 16;
 
 /// # Safety
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn accumulate(panel: &Panel<'_>, coefficients: &[i32], outputs: usize, sums: &mut [i64]) {
-    let vectors = panel.width.div_ceil(WIDE);
-    let asked = panel.upcoming.share(SUMMING, vectors.div_ceil(4) * outputs);
-    assert!(sums.len() >= vectors * WIDE);
-    let starts = panel.starts();
-    let digits = Digits::of::<3>(coefficients);
-    let two = two_digits(coefficients);
-    let pairs = panel.offsets.len().div_ceil(2);
-    let mut vector = 0;
-    while vector < vectors {
-        let left = vectors - vector;
-        panel.upcoming.ask(asked);
-        // Four vectors at a time fill the registers with running sums: 4 * 2 * 3.
-        // SAFETY: the features are those of this function; rows and sums extend to whole vectors.
+pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
+    let (places, upcoming) = (block.places(), block.upcoming());
+    let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
+    for each in each.chunks_mut(TOGETHER) {
+        // SAFETY: the features are those of this function.
         unsafe {
-            match (left, two) {
-                (1, false) => tile::<1, 3>(&starts, &digits, pairs, vector, sums),
-                (2, false) => tile::<2, 3>(&starts, &digits, pairs, vector, sums),
-                (3, false) => tile::<3, 3>(&starts, &digits, pairs, vector, sums),
-                (_, false) => tile::<4, 3>(&starts, &digits, pairs, vector, sums),
-                (1, true) => tile::<1, 2>(&starts, &digits, pairs, vector, sums),
-                (2, true) => tile::<2, 2>(&starts, &digits, pairs, vector, sums),
-                (3, true) => tile::<3, 2>(&starts, &digits, pairs, vector, sums),
-                (_, true) => tile::<4, 2>(&starts, &digits, pairs, vector, sums),
+            if each.iter().all(|weighted| two_digits(weighted.coefficients)) {
+                accumulate_digits::<2>(&places, upcoming, pairs, vectors, each);
+            } else {
+                accumulate_digits::<3>(&places, upcoming, pairs, vectors, each);
             }
         }
-        vector += left.min(4);
     }
 }
 
 /// # Safety
-/// The features below; rows and sums hold `TILE` vectors from `first_vector` on.
+/// The processor has the features below; rows hold `vectors` vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn tile<const TILE: usize, const DIGITS: usize>(
-    starts: &[*const i16; BLOCK_ROWS],
-    digits: &Digits,
+unsafe fn accumulate_digits<const DIGITS: usize>(
+    places: &impl Places,
+    upcoming: &Upcoming,
     pairs: usize,
-    first_vector: usize,
-    sums: &mut [i64],
+    vectors: usize,
+    each: &mut [Weighted<'_>],
 ) {
-    // [vector][half][digit]
-    let mut tile = [[[_mm512_setzero_si512(); DIGITS]; 2]; TILE];
-    // a lone last row is paired with itself: its partner's digits are zero
-    for (pair, starts) in starts.as_chunks::<2>().0[..pairs].iter().enumerate() {
-        let digits: [__m512i; DIGITS] =
-            std::array::from_fn(|digit| _mm512_set1_epi32(digits.of_pair(digit, pair)));
-        for (vector, halves) in tile.iter_mut().enumerate() {
-            let column = (first_vector + vector) * WIDE;
-            // SAFETY: rows extend to whole vectors.
-            let [a, b] = starts.map(|start| unsafe { _mm512_loadu_si512(start.wrapping_add(column).cast()) });
-            let interleaved = [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)];
-            for (q, half) in interleaved.into_iter().zip(halves) {
-                for (sum, digit) in half.iter_mut().zip(digits) {
-                    *sum = _mm512_dpwssd_epi32(*sum, q, digit);
+    // As many running sums as registers hold: of four vectors of columns, or of two for two coefficients.
+    // SAFETY: the features are those of this function, and rows extend to whole vectors.
+    if let [Weighted { coefficients, sums }] = each {
+        let digits = [&Digits::of::<DIGITS>(coefficients)];
+        let asked = upcoming.share(SUMMING, vectors.div_ceil(4));
+        for vector in (0..vectors).step_by(4) {
+            upcoming.ask(asked);
+            unsafe {
+                match vectors - vector {
+                    1 => tile::<1, 1, DIGITS>(places, pairs, vector, digits, [sums]),
+                    2 => tile::<2, 1, DIGITS>(places, pairs, vector, digits, [sums]),
+                    3 => tile::<3, 1, DIGITS>(places, pairs, vector, digits, [sums]),
+                    _ => tile::<4, 1, DIGITS>(places, pairs, vector, digits, [sums]),
+                }
+            }
+        }
+        return;
+    }
+    let mut digits = [Digits::NONE; TOGETHER];
+    for (digits, weighted) in digits.iter_mut().zip(&*each) {
+        *digits = Digits::of::<DIGITS>(weighted.coefficients);
+    }
+    let asked = upcoming.share(SUMMING, vectors.div_ceil(2));
+    for vector in (0..vectors).step_by(2) {
+        upcoming.ask(asked);
+        for (two, [first, second]) in each.chunks_mut(2).zip(digits.as_chunks().0) {
+            // SAFETY: as above.
+            unsafe {
+                match (two, vectors - vector) {
+                    ([one, other], 1) => {
+                        tile::<1, 2, DIGITS>(places, pairs, vector, [first, second], [one.sums, other.sums]);
+                    }
+                    ([one, other], _) => {
+                        tile::<2, 2, DIGITS>(places, pairs, vector, [first, second], [one.sums, other.sums]);
+                    }
+                    ([one], 1) => tile::<1, 1, DIGITS>(places, pairs, vector, [first], [one.sums]),
+                    ([one], _) => tile::<2, 1, DIGITS>(places, pairs, vector, [first], [one.sums]),
+                    _ => {}
                 }
             }
         }
     }
-    for (vector, halves) in tile.iter().enumerate() {
-        for (half, digits) in halves.iter().enumerate() {
-            let start = (first_vector + vector) * WIDE + half * (WIDE / 2);
-            let sums = &mut sums[start..start + WIDE / 2];
-            let lower = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_castsi512_si256(digit)));
-            let upper = digits.map(|digit| _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64::<1>(digit)));
-            for (digits, sums) in [lower, upper].into_iter().zip(sums.chunks_exact_mut(8)) {
-                let mut total =
-                    _mm512_add_epi64(digits[0], _mm512_slli_epi64::<COEFFICIENT_DIGIT_BITS>(digits[1]));
-                if DIGITS == 3 {
-                    let third = _mm512_slli_epi64::<{ 2 * COEFFICIENT_DIGIT_BITS }>(digits[DIGITS - 1]);
-                    total = _mm512_add_epi64(total, third);
+}
+
+/// Adds up `VECTORS` vectors of columns from `first_vector` on, for each of `EACH` coefficients.
+///
+/// # Safety
+/// The features below; rows hold these vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
+    places: &impl Places,
+    pairs: usize,
+    first_vector: usize,
+    digits: [&Digits; EACH],
+    sums: [&mut [i64]; EACH],
+) {
+    let first_column = first_vector * WIDE;
+    let mut lanes = [[[[_mm512_setzero_si512(); DIGITS]; 2]; VECTORS]; EACH];
+    for pair in 0..pairs {
+        // a lone last row is paired with one whose digits are zero
+        let starts = [places.row(2 * pair), places.row(2 * pair + 1)];
+        let halves: [[__m512i; 2]; VECTORS] = std::array::from_fn(|vector| {
+            let column = first_column.wrapping_add(vector * WIDE);
+            // SAFETY: rows extend to whole vectors.
+            let [a, b] = starts.map(|start| unsafe { _mm512_loadu_si512(start.wrapping_add(column).cast()) });
+            [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)]
+        });
+        for (digits, lanes) in digits.iter().zip(&mut lanes) {
+            let multipliers: [__m512i; DIGITS] =
+                std::array::from_fn(|digit| _mm512_set1_epi32(digits.of_pair(digit, pair)));
+            for (sums, &q) in lanes.as_flattened_mut().iter_mut().zip(halves.as_flattened()) {
+                for (sum, multiplier) in sums.iter_mut().zip(multipliers) {
+                    *sum = _mm512_dpwssd_epi32(*sum, q, multiplier);
                 }
+            }
+        }
+    }
+    for (lanes, sums) in lanes.iter().zip(sums) {
+        let sums = &mut sums[first_column..][..VECTORS * WIDE];
+        for (&digits, sums) in lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0) {
+            for (total, sums) in even_and_odd(digits).into_iter().zip(sums.as_chunks_mut::<8>().0) {
                 // SAFETY: eight 64-bit integers, by the chunk size.
                 unsafe {
                     let sum = _mm512_loadu_si512(sums.as_ptr().cast());
@@ -173,10 +312,11 @@ unsafe fn tile<const TILE: usize, const DIGITS: usize>(
 /// Where in its vector [`accumulate`] keeps a column of it.
 ///
 /// Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of the
-/// vector's sums and 4..8 into the second half, four per lane.
+/// vector's sums and 4..8 into the second half, four per lane; widening puts even lanes before odd ones.
 #[inline(always)]
 pub(super) fn place_of(column: usize) -> usize {
-    column % 8 / 4 * (WIDE / 2) + column / 8 * 4 + column % 4
+    let (half, lane) = (column % 8 / 4, column / 8 * 4 + column % 4);
+    half * (WIDE / 2) + lane % 2 * 8 + lane / 2
 }
 
 /// # Safety

@@ -4,7 +4,7 @@
 //! * `accumulate`: exact sums_j += sum_i s_i q_ij over a block of rows.
 //!
 //! Both are integer sums, so the three versions agree bit for bit by arithmetic, not by luck; tests check it. `vectors` has the operations
-//! of IEEE arithmetic on eight numbers at a time.
+//! of IEEE arithmetic on sixteen numbers at a time.
 //!
 //! # Integer layout
 //!
@@ -38,9 +38,9 @@ mod vectors;
 
 pub(crate) use blocks::{DenseBlock, Panel, Run};
 pub(crate) use upcoming::Upcoming;
-pub(crate) use vectors::{Arrays, EIGHT, VectorWork, Vectors};
+pub(crate) use vectors::{Arrays, SIXTEEN, VectorWork, Vectors};
 
-use super::block::{BLOCK_ROWS, Block, Rule};
+use super::block::{Block, Rule};
 use super::clamp::clamp_block;
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
@@ -52,6 +52,10 @@ const COEFFICIENT_DIGIT_BITS: u32 = 12;
 
 /// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 32 * 2^11 (2^15 - 1) < 2^31.
 const VECTORS_PER_PANEL: usize = 16;
+
+/// Features that stay in the first cache while every output is computed.
+#[cfg(target_arch = "x86_64")]
+const CACHED_FEATURES: usize = 1 << 13;
 
 /// Which instructions a pass uses. The result never depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,22 +130,12 @@ impl Level {
     pub(crate) fn dots(self, block: &impl DenseBlock, weights: &LatticeWeights, scores: &mut [i64]) {
         assert_eq!(weights.width(), block.width());
         assert_eq!(scores.len(), block.len() * weights.outputs());
-        #[cfg(target_arch = "x86_64")]
-        if self.0 == Instructions::Avx2 {
-            // SAFETY: the level exists because the processor reported its features.
-            return unsafe { avx2::dots(block, weights, scores) };
-        }
-        block.as_panel(|panel| {
-            for (output, scores) in scores.chunks_exact_mut(block.len()).enumerate() {
-                match self.0 {
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 => unsafe {
-                        avx512::dots(panel, weights.digits(output), weights.outputs(), scores)
-                    },
-                    _ => portable::dots(panel, weights.integers(output), scores),
+        at_level!(self, dots(block, weights, scores), {
+            block.as_panel(|panel| {
+                for (output, scores) in scores.chunks_exact_mut(block.len()).enumerate() {
+                    portable::dots(panel, weights.integers(output), scores);
                 }
-            }
+            });
         });
     }
 
@@ -154,22 +148,12 @@ impl Level {
             assert_eq!(coefficients.len(), block.len());
             assert_eq!(sums.len(), block.width().next_multiple_of(LANES));
         }
-        #[cfg(target_arch = "x86_64")]
-        if self.0 == Instructions::Avx2 {
-            // SAFETY: the level exists because the processor reported its features.
-            return unsafe { avx2::accumulate(block, each) };
-        }
-        #[cfg(target_arch = "x86_64")]
-        let outputs = each.len();
-        block.as_panel(|panel| {
-            for Weighted { coefficients, sums } in each {
-                match self.0 {
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx512 => unsafe { avx512::accumulate(panel, coefficients, outputs, sums) },
-                    _ => portable::accumulate(panel, coefficients, sums),
+        at_level!(self, accumulate(block, each), {
+            block.as_panel(|panel| {
+                for Weighted { coefficients, sums } in each {
+                    portable::accumulate(panel, coefficients, sums);
                 }
-            }
+            });
         });
     }
 
@@ -221,14 +205,15 @@ pub(crate) fn prefetch_values<T>(column: &[T], rows: &[u32]) {
     }
 }
 
-/// Asks for one place's cache line.
+/// Asks for one place's cache line, into the second cache: the first has room for few lines on their way and lets the work wait
+/// for them.
 #[inline(always)]
 fn ask_for<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads and writes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

@@ -1,3 +1,4 @@
+use super::super::block::BLOCK_ROWS;
 use super::super::clamp::{MAX_COEFFICIENT, QUICK_COEFFICIENT};
 use super::*;
 use crate::testing::Numbers;

@@ -1,4 +1,4 @@
-//! Eight 32-bit numbers at a time: in registers of the processor, or as plain arrays.
+//! Sixteen 32-bit numbers at a time: in registers of the processor, or as plain arrays.
 //!
 //! What concerns one row stays in its lane, and every operation is an integer one or a correctly rounded one of IEEE arithmetic, so that both
 //! kinds give the same bits. Loops over values written with these keep what they carry along in registers, which the
@@ -8,24 +8,24 @@ use super::*;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// Numbers in a vector.
-pub(crate) const EIGHT: usize = 8;
+pub(crate) const SIXTEEN: usize = 16;
 
 /// A kind of vectors, and proof that the processor has it.
 pub(crate) trait Vectors: Copy {
-    /// Eight single-precision numbers.
+    /// Sixteen single-precision numbers.
     type Floats: Copy
         + Add<Output = Self::Floats>
         + Sub<Output = Self::Floats>
         + Mul<Output = Self::Floats>
         + Div<Output = Self::Floats>;
-    /// Eight integers; sums and differences wrap.
+    /// Sixteen integers; sums and differences wrap.
     type Integers: Copy + Add<Output = Self::Integers> + Sub<Output = Self::Integers>;
 
-    fn load(self, floats: &[f32; EIGHT]) -> Self::Floats;
-    fn store(self, floats: Self::Floats, to: &mut [f32; EIGHT]);
+    fn load(self, floats: &[f32; SIXTEEN]) -> Self::Floats;
+    fn store(self, floats: Self::Floats, to: &mut [f32; SIXTEEN]);
     fn splat(self, float: f32) -> Self::Floats;
-    fn load_integers(self, integers: &[i32; EIGHT]) -> Self::Integers;
-    fn store_integers(self, integers: Self::Integers, to: &mut [i32; EIGHT]);
+    fn load_integers(self, integers: &[i32; SIXTEEN]) -> Self::Integers;
+    fn store_integers(self, integers: Self::Integers, to: &mut [i32; SIXTEEN]);
     fn splat_integer(self, integer: i32) -> Self::Integers;
 
     /// `if a < b { a } else { b }`: b where one of them is not a number.
@@ -61,12 +61,12 @@ impl Level {
     /// Does some work in this level's vectors.
     pub(crate) fn work(self, work: impl VectorWork) {
         match self.0 {
-            // SAFETY: the level exists because the processor reported its features, and AVX-512 includes AVX2.
+            // SAFETY: the level exists because the processor reported its features.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => unsafe {
                 avx512::run(
                     #[inline(always)]
-                    || work.run(Registers::new()),
+                    || work.run(Registers512::new()),
                 )
             },
             // SAFETY: as above.
@@ -74,7 +74,7 @@ impl Level {
             Instructions::Avx2 => unsafe {
                 avx2::run(
                     #[inline(always)]
-                    || work.run(Registers::new()),
+                    || work.run(Registers256::new()),
                 )
             },
             Instructions::Portable => work.run(Arrays),
@@ -86,9 +86,9 @@ impl Level {
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays;
 
-/// Eight numbers in an array.
+/// Sixteen numbers in an array.
 #[derive(Clone, Copy)]
-pub(crate) struct Array<T>([T; EIGHT]);
+pub(crate) struct Array<T>([T; SIXTEEN]);
 
 #[inline(always)]
 fn each<T: Copy, U: Copy>(a: Array<T>, b: Array<T>, operation: impl Fn(T, T) -> U) -> Array<U> {
@@ -117,23 +117,23 @@ impl Vectors for Arrays {
     type Floats = Array<f32>;
     type Integers = Array<i32>;
 
-    fn load(self, floats: &[f32; EIGHT]) -> Array<f32> {
+    fn load(self, floats: &[f32; SIXTEEN]) -> Array<f32> {
         Array(*floats)
     }
-    fn store(self, floats: Array<f32>, to: &mut [f32; EIGHT]) {
+    fn store(self, floats: Array<f32>, to: &mut [f32; SIXTEEN]) {
         *to = floats.0;
     }
     fn splat(self, float: f32) -> Array<f32> {
-        Array([float; EIGHT])
+        Array([float; SIXTEEN])
     }
-    fn load_integers(self, integers: &[i32; EIGHT]) -> Array<i32> {
+    fn load_integers(self, integers: &[i32; SIXTEEN]) -> Array<i32> {
         Array(*integers)
     }
-    fn store_integers(self, integers: Array<i32>, to: &mut [i32; EIGHT]) {
+    fn store_integers(self, integers: Array<i32>, to: &mut [i32; SIXTEEN]) {
         *to = integers.0;
     }
     fn splat_integer(self, integer: i32) -> Array<i32> {
-        Array([integer; EIGHT])
+        Array([integer; SIXTEEN])
     }
     fn lesser(self, a: Array<f32>, b: Array<f32>) -> Array<f32> {
         each(a, b, |a, b| if a < b { a } else { b })
@@ -174,129 +174,171 @@ impl Vectors for Arrays {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use registers::Registers;
+use registers::{Registers256, Registers512};
 
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    use super::{Add, Div, EIGHT, Mul, Sub, Vectors};
+    use super::{Add, Div, Mul, SIXTEEN, Sub, Vectors};
     use std::arch::x86_64::*;
 
-    /// 256-bit registers.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Registers(());
+    /// A kind of registers: `$count` of `$floats` or `$integers` are a vector.
+    macro_rules! registers {
+        (
+            $(#[$about:meta])* $name:ident, $module:ident: $count:literal of $floats:ident or $integers:ident,
+            load $load:ident $load_integers:ident, store $store:ident $store_integers:ident, splat $splat:ident $splat_integer:ident,
+            add $add:ident $add_integers:ident, sub $sub:ident $sub_integers:ident, mul $mul:ident, div $div:ident,
+            extremes $lesser:ident $greater:ident $min:ident $max:ident, or $or:ident, shift $shift:ident,
+            convert $to_floats:ident $to_nearest:ident $bits:ident $as_floats:ident,
+            where_negative $where_negative:expr, where_equal $where_equal:expr
+        ) => {
+            $(#[$about])*
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name(());
 
-    impl Registers {
-        /// # Safety
-        /// The processor has AVX2.
-        #[inline(always)]
-        pub(in super::super) unsafe fn new() -> Self {
-            Registers(())
-        }
-    }
+            impl $name {
+                /// # Safety
+                /// The processor has these registers.
+                #[inline(always)]
+                pub(in super::super) unsafe fn new() -> Self {
+                    $name(())
+                }
+            }
 
-    /// A register of floats: exists only where a [`Registers`] does.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Floats(__m256);
+            mod $module {
+                use super::*;
 
-    /// A register of integers.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Integers(__m256i);
+                /// Floats: they exist only where a value of the kind does.
+                #[derive(Clone, Copy)]
+                pub(crate) struct Floats(pub(super) [$floats; $count]);
 
-    macro_rules! register_operator {
-        ($trait:ident, $method:ident, $register:ident, $instruction:ident) => {
-            impl $trait for $register {
+                /// Integers.
+                #[derive(Clone, Copy)]
+                pub(crate) struct Integers(pub(super) [$integers; $count]);
+
+                registers!(@operator Add add Floats $add);
+                registers!(@operator Sub sub Floats $sub);
+                registers!(@operator Mul mul Floats $mul);
+                registers!(@operator Div div Floats $div);
+                registers!(@operator Add add Integers $add_integers);
+                registers!(@operator Sub sub Integers $sub_integers);
+            }
+
+            // SAFETY of every call: there is a value of the kind, so the processor has its registers; references are to sixteen numbers.
+            impl Vectors for $name {
+                type Floats = $module::Floats;
+                type Integers = $module::Integers;
+
+                #[inline(always)]
+                fn load(self, floats: &[f32; SIXTEEN]) -> Self::Floats {
+                    let parts = floats.as_chunks::<{ SIXTEEN / $count }>().0;
+                    $module::Floats(std::array::from_fn(|part| unsafe { $load(parts[part].as_ptr()) }))
+                }
+                #[inline(always)]
+                fn store(self, floats: Self::Floats, to: &mut [f32; SIXTEEN]) {
+                    for (part, to) in floats.0.into_iter().zip(to.as_chunks_mut::<{ SIXTEEN / $count }>().0) {
+                        unsafe { $store(to.as_mut_ptr(), part) }
+                    }
+                }
+                #[inline(always)]
+                fn splat(self, float: f32) -> Self::Floats {
+                    $module::Floats([unsafe { $splat(float) }; $count])
+                }
+                #[inline(always)]
+                fn load_integers(self, integers: &[i32; SIXTEEN]) -> Self::Integers {
+                    let parts = integers.as_chunks::<{ SIXTEEN / $count }>().0;
+                    $module::Integers(std::array::from_fn(|part| unsafe { $load_integers(parts[part].as_ptr().cast()) }))
+                }
+                #[inline(always)]
+                fn store_integers(self, integers: Self::Integers, to: &mut [i32; SIXTEEN]) {
+                    for (part, to) in integers.0.into_iter().zip(to.as_chunks_mut::<{ SIXTEEN / $count }>().0) {
+                        unsafe { $store_integers(to.as_mut_ptr().cast(), part) }
+                    }
+                }
+                #[inline(always)]
+                fn splat_integer(self, integer: i32) -> Self::Integers {
+                    $module::Integers([unsafe { $splat_integer(integer) }; $count])
+                }
+                #[inline(always)]
+                fn lesser(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+                    $module::Floats(std::array::from_fn(|part| unsafe { $lesser(a.0[part], b.0[part]) }))
+                }
+                #[inline(always)]
+                fn greater(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+                    $module::Floats(std::array::from_fn(|part| unsafe { $greater(a.0[part], b.0[part]) }))
+                }
+                #[inline(always)]
+                fn where_negative(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+                    $module::Floats(std::array::from_fn(|part| unsafe { $where_negative(a.0[part], b.0[part], c.0[part]) }))
+                }
+                #[inline(always)]
+                fn min(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $min(a.0[part], b.0[part]) }))
+                }
+                #[inline(always)]
+                fn max(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $max(a.0[part], b.0[part]) }))
+                }
+                #[inline(always)]
+                fn or(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $or(a.0[part], b.0[part]) }))
+                }
+                #[inline(always)]
+                fn where_equal(self, a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $where_equal(a.0[part], b.0[part], c.0[part]) }))
+                }
+                #[inline(always)]
+                fn to_exponents(self, a: Self::Integers) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $shift::<23>(a.0[part]) }))
+                }
+                #[inline(always)]
+                fn to_floats(self, a: Self::Integers) -> Self::Floats {
+                    $module::Floats(std::array::from_fn(|part| unsafe { $to_floats(a.0[part]) }))
+                }
+                #[inline(always)]
+                fn to_nearest(self, a: Self::Floats) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $to_nearest(a.0[part]) }))
+                }
+                #[inline(always)]
+                fn bits(self, a: Self::Floats) -> Self::Integers {
+                    $module::Integers(std::array::from_fn(|part| unsafe { $bits(a.0[part]) }))
+                }
+                #[inline(always)]
+                fn as_floats(self, a: Self::Integers) -> Self::Floats {
+                    $module::Floats(std::array::from_fn(|part| unsafe { $as_floats(a.0[part]) }))
+                }
+            }
+        };
+        (@operator $trait:ident $method:ident $vector:ident $instruction:ident) => {
+            impl $trait for $vector {
                 type Output = Self;
                 #[inline(always)]
                 fn $method(self, other: Self) -> Self {
-                    // SAFETY: there is a register, so the processor has AVX2.
-                    $register(unsafe { $instruction(self.0, other.0) })
+                    // SAFETY: there is a vector, so the processor has its registers.
+                    $vector(std::array::from_fn(|part| unsafe { $instruction(self.0[part], other.0[part]) }))
                 }
             }
         };
     }
-    register_operator!(Add, add, Floats, _mm256_add_ps);
-    register_operator!(Sub, sub, Floats, _mm256_sub_ps);
-    register_operator!(Mul, mul, Floats, _mm256_mul_ps);
-    register_operator!(Div, div, Floats, _mm256_div_ps);
-    register_operator!(Add, add, Integers, _mm256_add_epi32);
-    register_operator!(Sub, sub, Integers, _mm256_sub_epi32);
 
-    // SAFETY of every call: there is a `Registers`, so the processor has AVX2; references are to eight numbers.
-    impl Vectors for Registers {
-        type Floats = Floats;
-        type Integers = Integers;
+    registers! {
+        /// Two 256-bit registers, of AVX2.
+        Registers256, of_256: 2 of __m256 or __m256i,
+        load _mm256_loadu_ps _mm256_loadu_si256, store _mm256_storeu_ps _mm256_storeu_si256, splat _mm256_set1_ps _mm256_set1_epi32,
+        add _mm256_add_ps _mm256_add_epi32, sub _mm256_sub_ps _mm256_sub_epi32, mul _mm256_mul_ps, div _mm256_div_ps,
+        extremes _mm256_min_ps _mm256_max_ps _mm256_min_epi32 _mm256_max_epi32, or _mm256_or_si256, shift _mm256_slli_epi32,
+        convert _mm256_cvtepi32_ps _mm256_cvtps_epi32 _mm256_castps_si256 _mm256_castsi256_ps,
+        where_negative |a, b, c| _mm256_blendv_ps(c, b, a),
+        where_equal |a, b, c| _mm256_and_si256(_mm256_cmpeq_epi32(a, b), c)
+    }
 
-        #[inline(always)]
-        fn load(self, floats: &[f32; EIGHT]) -> Floats {
-            Floats(unsafe { _mm256_loadu_ps(floats.as_ptr()) })
-        }
-        #[inline(always)]
-        fn store(self, floats: Floats, to: &mut [f32; EIGHT]) {
-            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), floats.0) }
-        }
-        #[inline(always)]
-        fn splat(self, float: f32) -> Floats {
-            Floats(unsafe { _mm256_set1_ps(float) })
-        }
-        #[inline(always)]
-        fn load_integers(self, integers: &[i32; EIGHT]) -> Integers {
-            Integers(unsafe { _mm256_loadu_si256(integers.as_ptr().cast()) })
-        }
-        #[inline(always)]
-        fn store_integers(self, integers: Integers, to: &mut [i32; EIGHT]) {
-            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), integers.0) }
-        }
-        #[inline(always)]
-        fn splat_integer(self, integer: i32) -> Integers {
-            Integers(unsafe { _mm256_set1_epi32(integer) })
-        }
-        #[inline(always)]
-        fn lesser(self, a: Floats, b: Floats) -> Floats {
-            Floats(unsafe { _mm256_min_ps(a.0, b.0) })
-        }
-        #[inline(always)]
-        fn greater(self, a: Floats, b: Floats) -> Floats {
-            Floats(unsafe { _mm256_max_ps(a.0, b.0) })
-        }
-        #[inline(always)]
-        fn where_negative(self, a: Floats, b: Floats, c: Floats) -> Floats {
-            Floats(unsafe { _mm256_blendv_ps(c.0, b.0, a.0) })
-        }
-        #[inline(always)]
-        fn min(self, a: Integers, b: Integers) -> Integers {
-            Integers(unsafe { _mm256_min_epi32(a.0, b.0) })
-        }
-        #[inline(always)]
-        fn max(self, a: Integers, b: Integers) -> Integers {
-            Integers(unsafe { _mm256_max_epi32(a.0, b.0) })
-        }
-        #[inline(always)]
-        fn or(self, a: Integers, b: Integers) -> Integers {
-            Integers(unsafe { _mm256_or_si256(a.0, b.0) })
-        }
-        #[inline(always)]
-        fn where_equal(self, a: Integers, b: Integers, c: Integers) -> Integers {
-            Integers(unsafe { _mm256_and_si256(_mm256_cmpeq_epi32(a.0, b.0), c.0) })
-        }
-        #[inline(always)]
-        fn to_exponents(self, a: Integers) -> Integers {
-            Integers(unsafe { _mm256_slli_epi32::<23>(a.0) })
-        }
-        #[inline(always)]
-        fn to_floats(self, a: Integers) -> Floats {
-            Floats(unsafe { _mm256_cvtepi32_ps(a.0) })
-        }
-        #[inline(always)]
-        fn to_nearest(self, a: Floats) -> Integers {
-            Integers(unsafe { _mm256_cvtps_epi32(a.0) })
-        }
-        #[inline(always)]
-        fn bits(self, a: Floats) -> Integers {
-            Integers(unsafe { _mm256_castps_si256(a.0) })
-        }
-        #[inline(always)]
-        fn as_floats(self, a: Integers) -> Floats {
-            Floats(unsafe { _mm256_castsi256_ps(a.0) })
-        }
+    registers! {
+        /// One 512-bit register, of AVX-512F and DQ.
+        Registers512, of_512: 1 of __m512 or __m512i,
+        load _mm512_loadu_ps _mm512_loadu_si512, store _mm512_storeu_ps _mm512_storeu_si512, splat _mm512_set1_ps _mm512_set1_epi32,
+        add _mm512_add_ps _mm512_add_epi32, sub _mm512_sub_ps _mm512_sub_epi32, mul _mm512_mul_ps, div _mm512_div_ps,
+        extremes _mm512_min_ps _mm512_max_ps _mm512_min_epi32 _mm512_max_epi32, or _mm512_or_si512, shift _mm512_slli_epi32,
+        convert _mm512_cvtepi32_ps _mm512_cvtps_epi32 _mm512_castps_si512 _mm512_castsi512_ps,
+        where_negative |a, b, c| _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(a)), c, b),
+        where_equal |a, b, c| _mm512_maskz_mov_epi32(_mm512_cmpeq_epi32_mask(a, b), c)
     }
 }
