@@ -24,6 +24,8 @@ pub struct Problem {
     declaration: Declaration,
     /// The public rows' minimizer for one penalty, given by its bits, once someone has asked for it: planning and running ask several times.
     public_fit: OnceLock<(u64, Vec<f64>)>,
+    /// How large the public rows suggest that the weights are.
+    weights_norm: OnceLock<f64>,
     /// The inverse of the public rows' second moments for one ridge, given by its bits.
     public_inverse: OnceLock<(u64, Arc<[f32]>)>,
 }
@@ -36,7 +38,7 @@ impl Problem {
     pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, EncodeError> {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();
-        Ok(Problem { encoded, declaration, public_fit: OnceLock::new(), public_inverse: OnceLock::new() })
+        Ok(Problem::made_up(encoded, declaration))
     }
 
     /// Everything about the problem that may be known without paying: what a rehearsal is made from.
@@ -55,7 +57,13 @@ impl Problem {
 
     /// A problem on a made-up table under the same declaration.
     pub(crate) fn made_up(encoded: EncodedTable, declaration: Declaration) -> Problem {
-        Problem { encoded, declaration, public_fit: OnceLock::new(), public_inverse: OnceLock::new() }
+        Problem {
+            encoded,
+            declaration,
+            public_fit: OnceLock::new(),
+            weights_norm: OnceLock::new(),
+            public_inverse: OnceLock::new(),
+        }
     }
 
     /// Which tables must be indistinguishable.
@@ -172,6 +180,11 @@ impl Problem {
     /// Where the inverse of the public rows' second moments is kept.
     pub(crate) fn public_inverse(&self) -> &OnceLock<(u64, Arc<[f32]>)> {
         &self.public_inverse
+    }
+
+    /// Where the size of the weights is kept.
+    pub(crate) fn weights_norm(&self) -> &OnceLock<f64> {
+        &self.weights_norm
     }
 
     /// Where the public rows' minimizer is kept.

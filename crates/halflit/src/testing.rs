@@ -103,8 +103,19 @@ impl Story {
     }
 
     pub fn problem(&self) -> Problem {
+        self.problem_declared(&self.declaration())
+    }
+
+    /// With a declared ball around zero.
+    pub fn problem_in_ball(&self, radius: f64) -> Problem {
+        self.problem_declared(
+            &self.declaration().replace("[task]\n", &format!("[task]\nradius = {radius}\n")),
+        )
+    }
+
+    fn problem_declared(&self, declaration: &str) -> Problem {
         let declaration =
-            Declaration::parse(&self.declaration(), "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+            Declaration::parse(declaration, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
         let declared = Declared::bind(declaration, self.cells.table(kind(self.loss))).unwrap();
         Problem::pose(declared, OutOfDomain::Refuse).unwrap()
     }

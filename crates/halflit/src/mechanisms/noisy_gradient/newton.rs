@@ -16,7 +16,7 @@
 //! is leaves about e T^-(1 - e) of the public fit's error after T steps.
 
 use super::schedule;
-use crate::mechanisms::{MechanismError, prior_radius};
+use crate::mechanisms::{MechanismError, public_rows};
 use crate::problem::Problem;
 use halflit_convex::solver::{self, ProblemSpec};
 use halflit_convex::{Domain, Eigen, Interval, LabelDomain, Loss, LossSpec, Rows};
@@ -65,7 +65,7 @@ impl Curvature {
         along.values.iter_mut().for_each(|value| *value = value.max(0.0) + problem.declared_penalty());
         let missed = along.values.iter().sum::<f64>() / count;
         let certainty = count * problem.total_weight() / problem.private_units().max(1) as f64;
-        let radius = prior_radius(problem.loss(), size, problem.radius());
+        let radius = public_rows::weights_norm(problem)?;
         let error = (GUESSED_ERROR * (size as f64 / count).sqrt()).min(0.9);
         Ok(Some(Curvature { along, missed, certainty, prior: size as f64 / radius.powi(2), error }))
     }
@@ -142,7 +142,7 @@ pub(super) fn left_open(problem: &Problem) -> Result<f64, MechanismError> {
         LabelDomain::Classes(classes) => 1.0 / classes as f64,
         _ => schedule::curvature(loss),
     };
-    let radius = prior_radius(loss, problem.dimension(), problem.radius());
+    let radius = public_rows::weights_norm(problem)?;
     let prior = problem.dimension() as f64 / radius.powi(2);
     let variance = |moment: f64| loss.outputs() as f64 / (count * curvature * moment.max(0.0) + prior);
     Ok(moments.values.iter().map(|&moment| variance(moment)).sum::<f64>().sqrt())
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(clip(&many, &given), Clip::Fixed { norm: 9.0 });
 
         // 20 rows say next to nothing about 1203 weights; 3000 say a lot about 18.
-        let radius = |problem: &Problem| prior_radius(problem.loss(), problem.dimension(), None);
+        let radius = |problem: &Problem| public_rows::weights_norm(problem).unwrap();
         let open = |problem: &Problem| left_open(problem).unwrap() / radius(problem);
         assert!(open(&many) > 0.9 && open(&many) <= 1.0 + 1e-9, "{}", open(&many));
         let certain = wide_problem(12_000, 5);

@@ -224,7 +224,7 @@ impl Plan {
             self.predicted_excess = curvature.excess_of_newton(self.steps, single_release_noise);
             return Ok(noise);
         }
-        let guess = prior_radius(problem.loss(), problem.dimension(), problem.radius());
+        let guess = public_rows::weights_norm(problem)?;
         let scales = Scales {
             dimension: problem.dimension(),
             single_release_noise,
@@ -501,14 +501,10 @@ fn public_uncertainty(problem: &Problem) -> Result<f64, MechanismError> {
     if half == 0 {
         return Ok(f64::INFINITY);
     }
+    let norm = public_rows::weights_norm(problem)?;
     let fit = |from: usize, to: usize| -> Result<Vec<f64>, MechanismError> {
         let picked: Vec<u32> = (from as u32..to as u32).collect();
-        let penalty = public_rows::default_penalty(
-            problem.loss(),
-            problem.dimension(),
-            (to - from) as f64,
-            problem.radius(),
-        );
+        let penalty = problem.dimension() as f64 / ((to - from) as f64 * norm.powi(2));
         let selected = rows.select(&picked)?;
         public_rows::fit(
             problem.loss(),

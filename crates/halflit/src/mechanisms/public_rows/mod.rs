@@ -18,8 +18,11 @@
 //! | no public rows | refused when planning |
 //! | fewer rows than weights | the penalty makes the minimizer unique |
 
+mod size;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use size::weights_norm;
 
 use crate::mechanisms::{Inconsistency, MechanismError, prior_radius};
 use crate::plan::Summary;
@@ -38,7 +41,7 @@ pub(crate) const CITATION: &str =
     "Penalised empirical risk minimization on the public rows alone (Lowy et al. 2024 call it throw-away).";
 
 /// How its free parameters are chosen.
-pub(crate) const CHOICES: &str = "The penalty follows from the number of public rows and of weights by a fixed formula; no private cell was used.";
+pub(crate) const CHOICES: &str = "The penalty is declared, or follows from the number of public rows and of weights and from how well fits to some public rows predict the others; no private cell was used.";
 
 /// How near the minimizer the weights should be: far below what the sampling error of any table allows to see.
 const TOLERANCE: f64 = 1e-6;
@@ -101,7 +104,7 @@ impl Plan {
         let (dimension, rows) = (problem.dimension() as f64, rows as f64);
         let regularization = match problem.regularization() {
             Regularization::Fixed(lambda) if lambda > 0.0 => lambda,
-            _ => default_penalty(problem.loss(), problem.dimension(), rows, problem.radius()),
+            _ => dimension / (rows * weights_norm(problem)?.powi(2)),
         };
         // The excess of a fitted model with d weights on n rows: d/2n, the classical rate.
         Ok(Plan { regularization, predicted_excess: dimension / (2.0 * rows) })
@@ -156,12 +159,24 @@ pub fn fit(
     regularization: f64,
     radius: Option<f64>,
 ) -> Result<Vec<f64>, MechanismError> {
+    let problem = posed(loss, rows, labels, row_norm, regularization, radius)?;
+    Ok(solver::minimize_as_far_as_possible(&problem, TOLERANCE, None)?.weights)
+}
+
+fn posed<'a>(
+    loss: Loss,
+    rows: &'a Rows,
+    labels: &'a [f64],
+    row_norm: f64,
+    regularization: f64,
+    radius: Option<f64>,
+) -> Result<solver::Problem<'a>, MechanismError> {
     let dimension = rows.width() * loss.outputs();
     let domain = match radius {
         Some(radius) => Domain::centred_ball(dimension, radius)?,
         None => Domain::whole(dimension, None)?,
     };
-    let problem = solver::Problem::new(ProblemSpec {
+    Ok(solver::Problem::new(ProblemSpec {
         rows,
         row_norm,
         labels: Some(labels),
@@ -172,6 +187,5 @@ pub fn fit(
         anchor: None,
         linear: None,
         domain,
-    })?;
-    Ok(solver::minimize_as_far_as_possible(&problem, TOLERANCE, None)?.weights)
+    })?)
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::mechanisms::{MechanismPlan, Statement as AnyStatement};
 use crate::plan::{Plans, Request};
 use crate::problem::FEATURE_UNIT;
-use crate::testing::{LOSSES, Story};
+use crate::testing::{Cells, LOSSES, Story};
 use halflit_privacy::{Change, Delta, Event, Profile};
 
 fn story(rows: usize) -> Story {
@@ -191,4 +191,52 @@ fn the_declared_ball_holds_and_the_default_penalty_is_its_formula() {
     assert!((default_penalty(loss, 6, 50.0, None) - 6.0 / (50.0 * 0.5625 * 6.0)).abs() < 1e-15);
     assert!((default_penalty(loss, 6, 50.0, Some(0.5)) - 6.0 / (50.0 * 0.25)).abs() < 1e-15);
     assert!((default_penalty(loss, 1000, 50.0, None) - 1000.0 / (50.0 * 64.0)).abs() < 1e-12);
+}
+
+/// Labels that follow x without exception ask for weights larger than the guess, coin flips for smaller ones; the held-out rows are predicted better
+/// for it, and a few rows or a declared ball leave the guess alone.
+#[test]
+fn the_public_rows_say_how_large_weights_are() {
+    let labelled = |mut story: Story, label: &dyn Fn(usize, f64) -> bool| {
+        for row in 0..story.cells.x.len() {
+            story.cells.y[row] = if label(row, story.cells.x[row]) { "yes" } else { "no" }.to_owned();
+        }
+        story
+    };
+    let steep = |story: Story| labelled(story, &|_, x| x > 0.0);
+    let coins = |story: Story| labelled(story, &|row, _| (row / 7 * 0x9e37_79b9) >> 13 & 1 == 0);
+    let over_guess = |problem: &Problem| {
+        weights_norm(problem).unwrap() / prior_radius(problem.loss(), problem.dimension(), problem.radius())
+    };
+
+    let problem = steep(story(2000)).problem();
+    let factor = over_guess(&problem);
+    assert!((4.0..=64.0).contains(&factor) && factor.log2().fract() == 0.0, "{factor}");
+    assert!(over_guess(&coins(story(2000)).problem()) <= 1.0);
+
+    let few = steep(story(60)).problem();
+    assert!(few.facts().public_rows < 40);
+    assert_eq!(over_guess(&few), 1.0);
+    let in_ball = steep(story(2000)).problem_in_ball(1.0);
+    assert!(over_guess(&in_ball) <= 1.0);
+
+    // What it is for: the same fit with the guess's penalty predicts new rows worse.
+    let mut fresh = steep(story(4000));
+    let Cells { x, u, c, y, user, consent } = &mut fresh.cells;
+    x.drain(..2000);
+    u.drain(..2000);
+    for column in [c, y, user, consent] {
+        column.drain(..2000);
+    }
+    let fresh = fresh.problem();
+    let plan = Plan::new(&problem).unwrap();
+    let loss_on_fresh = |weights: &[f64]| {
+        let (rows, labels) = fresh.public_data();
+        let own = |row: usize| problem.loss().value(&crate::problem::scores(rows, row, weights), labels[row]);
+        (0..rows.len()).map(own).sum::<f64>() / rows.len() as f64
+    };
+    let (rows, labels) = problem.public_data();
+    let penalty = default_penalty(problem.loss(), problem.dimension(), rows.len() as f64, None);
+    let guessed = fit(problem.loss(), rows, labels, problem.row_norm_bound(), penalty, None).unwrap();
+    assert!(loss_on_fresh(&plan.run(&problem).unwrap()) < 0.8 * loss_on_fresh(&guessed));
 }
