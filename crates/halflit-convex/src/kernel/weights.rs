@@ -5,7 +5,7 @@
 //! whatever the processor, the storage or the batch. The rounding is about that of a 32-bit float for the largest weight;
 //! weights are public, so it concerns accuracy only.
 
-use super::KernelError;
+use super::{KernelError, Level};
 use crate::math::ROUNDING_MAGIC;
 use crate::rows::FEATURE_BITS;
 
@@ -14,6 +14,9 @@ const WEIGHT_BITS: i32 = 23;
 
 /// Base of the two digits a weight is split into for 16-bit multiplications: |digit| <= 2^11.
 pub(crate) const DIGIT_BITS: u32 = 12;
+
+/// The largest weight in magnitude.
+const LARGEST: f64 = 1e100;
 
 /// Columns are padded to a multiple of this many with zero digits.
 pub(crate) const LANES: usize = 32;
@@ -36,29 +39,38 @@ impl LatticeWeights {
         if outputs == 0 || !weights.len().is_multiple_of(outputs) {
             return Err(KernelError::Outputs { weights: weights.len(), outputs });
         }
-        if let Some(index) = weights.iter().position(|w| !(w.abs() <= 1e100)) {
+        let level = Level::best();
+        // The bits of positive numbers are ordered as they are, and integers have a largest one in whatever order they are compared.
+        let largest = level.run(
+            #[inline(always)]
+            || weights.iter().fold(0, |most, w| w.abs().to_bits().max(most)),
+        );
+        if largest > LARGEST.to_bits() {
+            let index = weights.iter().position(|w| !(w.abs() <= LARGEST)).unwrap_or(0);
             return Err(KernelError::Weight { index, value: weights[index] });
         }
-        let largest = weights.iter().fold(0.0f64, |most, w| most.max(w.abs()));
-        let exponent = exponent(largest) + 1 - WEIGHT_BITS;
+        let exponent = exponent(f64::from_bits(largest)) + 1 - WEIGHT_BITS;
         let (unit, inverse) = (power_of_two(exponent), power_of_two(-exponent));
         let width = weights.len() / outputs;
         let padded = width.next_multiple_of(LANES);
-        // |w| < 2^(e+1), so |integer| <= 2^23
-        let integers: Vec<i32> =
-            weights.iter().map(|&w| (w * inverse + ROUNDING_MAGIC).to_bits() as i32).collect();
+        let mut integers = vec![0i32; weights.len()];
         let mut digits = vec![0i16; 2 * padded * outputs];
-        for (integers, digits) in
-            integers.chunks_exact(width.max(1)).zip(digits.chunks_exact_mut(2 * padded.max(1)))
-        {
-            let (low, high) = digits.split_at_mut(padded);
-            for ((&integer, low), high) in integers.iter().zip(low).zip(high) {
-                const HALF: i32 = 1 << (DIGIT_BITS - 1);
-                let digit = (integer.wrapping_add(HALF) & ((1 << DIGIT_BITS) - 1)).wrapping_sub(HALF);
-                *low = digit as i16;
-                *high = (integer.wrapping_sub(digit) >> DIGIT_BITS) as i16;
-            }
-        }
+        level.run(
+            #[inline(always)]
+            || {
+                for (integer, &weight) in integers.iter_mut().zip(weights) {
+                    // |w| < 2^(e+1), so |integer| <= 2^23
+                    *integer = (weight * inverse + ROUNDING_MAGIC).to_bits() as i32;
+                }
+                let each =
+                    integers.chunks_exact(width.max(1)).zip(digits.chunks_exact_mut(2 * padded.max(1)));
+                for (integers, digits) in each {
+                    let (low, high) = digits.split_at_mut(padded);
+                    low.iter_mut().zip(integers).for_each(|(low, &integer)| *low = split(integer).0);
+                    high.iter_mut().zip(integers).for_each(|(high, &integer)| *high = split(integer).1);
+                }
+            },
+        );
         Ok(LatticeWeights { width, outputs, unit, integers, digits })
     }
 
@@ -92,6 +104,14 @@ impl LatticeWeights {
         let padded = self.width.next_multiple_of(LANES);
         self.digits[2 * padded * output..][..2 * padded].split_at(padded)
     }
+}
+
+/// Low and high digit.
+#[inline(always)]
+fn split(integer: i32) -> (i16, i16) {
+    const HALF: i32 = 1 << (DIGIT_BITS - 1);
+    let low = (integer.wrapping_add(HALF) & ((1 << DIGIT_BITS) - 1)).wrapping_sub(HALF);
+    (low as i16, (integer.wrapping_sub(low) >> DIGIT_BITS) as i16)
 }
 
 /// floor(log2(x)) for normal x; a very negative exponent for smaller x, zero included.

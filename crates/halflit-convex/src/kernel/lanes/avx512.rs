@@ -5,12 +5,16 @@ use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// 16-bit integers in a vector.
 pub(super) const WIDE: usize = 32;
 
 /// Rows whose scores are computed together, so that one vector holds their eight 64-bit sums at the end.
 const ROWS: usize = 8;
+
+/// Outputs whose scores are computed together, of four rows at a time: as many running sums as registers hold.
+const TOGETHER: usize = 3;
 
 /// # Safety
 /// The processor has the features below.
@@ -20,44 +24,57 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     let vectors = block.width().div_ceil(WIDE);
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
-    let asked = block.upcoming().share(SCORING, len.div_ceil(ROWS) * outputs);
+    let upcoming = block.upcoming();
+    let asked = upcoming.share(SCORING, len.div_ceil(ROWS) * outputs.div_ceil(TOGETHER));
     for first in (0..len).step_by(cached_rows) {
-        let end = (first + cached_rows).min(len);
-        for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
-            let (low, high) = weights.digits(output);
-            assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-            let digits = [low.as_ptr(), high.as_ptr()];
-            let (asks, scores) = ((block.upcoming(), asked), &mut scores[first..end]);
+        let rows = first..(first + cached_rows).min(len);
+        for output in (0..outputs).step_by(TOGETHER) {
+            let scores = &mut scores[output * len..];
+            let digits = |own: usize| {
+                let (low, high) = weights.digits(output + own);
+                assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
+                [low.as_ptr(), high.as_ptr()]
+            };
+            let asks = (upcoming, asked);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
             unsafe {
-                if vectors <= SHORT_ROW {
-                    output_dots::<true>(&places, first, digits, vectors, asks, scores);
-                } else {
-                    output_dots::<false>(&places, first, digits, vectors, asks, scores);
+                match outputs - output {
+                    1 if vectors <= SHORT_ROW => {
+                        one_output::<true>(&places, rows.clone(), digits(0), vectors, asks, scores);
+                    }
+                    1 => one_output::<false>(&places, rows.clone(), digits(0), vectors, asks, scores),
+                    2 => {
+                        let digits = [digits(0), digits(1)];
+                        several_outputs(&places, rows.clone(), digits, vectors, asks, len, scores);
+                    }
+                    _ => {
+                        let digits = [digits(0), digits(1), digits(2)];
+                        several_outputs(&places, rows.clone(), digits, vectors, asks, len, scores);
+                    }
                 }
             }
         }
     }
 }
 
-/// The scores of the rows from `first_row` on for one output, asking for so many upcoming lines with every eight rows; `SHORT` if
-/// there are at most [`SHORT_ROW`] vectors.
+/// The scores of some rows for one output, asking for so many upcoming lines with every eight rows; `SHORT` if there are at most
+/// [`SHORT_ROW`] vectors.
 ///
 /// # Safety
 /// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 // on its own it has the registers to itself
 #[inline(never)]
-unsafe fn output_dots<const SHORT: bool>(
+unsafe fn one_output<const SHORT: bool>(
     places: &impl Places,
-    first_row: usize,
+    rows: Range<usize>,
     digits: [*const i16; 2],
     vectors: usize,
     (upcoming, asked): (&Upcoming, usize),
     scores: &mut [i64],
 ) {
-    for (eight, scores) in scores.chunks_mut(ROWS).enumerate() {
-        let row = first_row.wrapping_add(eight.wrapping_mul(ROWS));
+    for (eight, scores) in scores[rows.clone()].chunks_mut(ROWS).enumerate() {
+        let row = rows.start.wrapping_add(eight.wrapping_mul(ROWS));
         upcoming.ask(asked);
         let rows = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
         // SAFETY: the caller's.
@@ -70,6 +87,68 @@ unsafe fn output_dots<const SHORT: bool>(
         match scores.first_chunk_mut() {
             Some(scores) => *scores = sums,
             None => scores.copy_from_slice(&sums[..scores.len()]),
+        }
+    }
+}
+
+/// The scores of some rows for several outputs, `len` scores each: features are loaded once for all of them.
+///
+/// # Safety
+/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline(never)]
+unsafe fn several_outputs<const OUTPUTS: usize>(
+    places: &impl Places,
+    rows: Range<usize>,
+    digits: [[*const i16; 2]; OUTPUTS],
+    vectors: usize,
+    (upcoming, asked): (&Upcoming, usize),
+    len: usize,
+    scores: &mut [i64],
+) {
+    const FOUR: usize = ROWS / 2;
+    for row in rows.clone().step_by(FOUR) {
+        if row.is_multiple_of(ROWS) {
+            upcoming.ask(asked);
+        }
+        let four: [*const i16; FOUR] = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
+        let mut totals = [[_mm512_setzero_si512(); FOUR]; OUTPUTS];
+        for first in (0..vectors).step_by(VECTORS_PER_PANEL) {
+            let mut sums = [[[_mm512_setzero_si512(); FOUR]; 2]; OUTPUTS];
+            for vector in first..(first + VECTORS_PER_PANEL).min(vectors) {
+                let column = vector.wrapping_mul(WIDE);
+                // SAFETY: the caller's.
+                let load =
+                    |place: *const i16| unsafe { _mm512_loadu_si512(place.wrapping_add(column).cast()) };
+                let features = four.map(load);
+                for (digits, sums) in digits.iter().zip(&mut sums) {
+                    for (&digits, sums) in digits.iter().zip(sums) {
+                        let multiplier = load(digits);
+                        for (sum, &q) in sums.iter_mut().zip(&features) {
+                            *sum = _mm512_dpwssd_epi32(*sum, q, multiplier);
+                        }
+                    }
+                }
+            }
+            for (totals, [low, high]) in totals.iter_mut().zip(&sums) {
+                for own in 0..FOUR {
+                    let [even, odd] = even_and_odd(&[low[own], high[own]]);
+                    totals[own] = _mm512_add_epi64(totals[own], _mm512_add_epi64(even, odd));
+                }
+            }
+        }
+        let count = (rows.end - row).min(FOUR);
+        for (totals, scores) in totals.iter().zip(scores.chunks_mut(len)) {
+            let mut sums = [0i64; FOUR];
+            let [a, b] = [pair(totals[0], totals[1]), pair(totals[2], totals[3])];
+            let folded = fold(a, b);
+            let sum = _mm256_add_epi64(
+                _mm512_castsi512_si256(_mm512_shuffle_i64x2::<0x08>(folded, folded)),
+                _mm512_castsi512_si256(_mm512_shuffle_i64x2::<0x0d>(folded, folded)),
+            );
+            // SAFETY: four 64-bit integers.
+            unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), sum) };
+            scores[row..row + count].copy_from_slice(&sums[..count]);
         }
     }
 }
@@ -128,17 +207,26 @@ unsafe fn long_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vect
         unsafe { add_panel(rows, digits, first * WIDE, panel, &mut sums) };
         let [low, high] = sums;
         for ((total, low), high) in totals.iter_mut().zip(low).zip(high) {
-            let [even, odd] = even_and_odd([low, high]);
+            let [even, odd] = even_and_odd(&[low, high]);
             *total = _mm512_add_epi64(*total, _mm512_add_epi64(even, odd));
         }
     }
-    // pairs of rows share a vector: even lanes the first row, odd lanes the second
-    let pair = |a, b| _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-    // 128-bit lanes 0+1 and 2+3 of each operand
-    let fold =
-        |a, b| _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b));
     let [a, b, c, d] = [0, 2, 4, 6].map(|row| pair(totals[row], totals[row + 1]));
     fold(fold(a, b), fold(c, d))
+}
+
+/// Two rows share a vector: even lanes the first row, odd lanes the second.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn pair(a: __m512i, b: __m512i) -> __m512i {
+    _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+}
+
+/// 128-bit lanes 0+1 and 2+3 of each.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn fold(a: __m512i, b: __m512i) -> __m512i {
+    _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b))
 }
 
 /// sums[digit][row] += digits times features of `vectors` vectors from `first_column` on.
@@ -172,21 +260,19 @@ unsafe fn add_panel(
 /// The numbers with these digits in base 2^12, of the even and of the odd 32-bit lanes, in 64 bits.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn even_and_odd<const DIGITS: usize>(digits: [__m512i; DIGITS]) -> [__m512i; 2] {
+fn even_and_odd<const DIGITS: usize>(digits: &[__m512i; DIGITS]) -> [__m512i; 2] {
     let (mut even, mut odd) = (_mm512_setzero_si512(), _mm512_setzero_si512());
-    for (digit, lanes) in digits.into_iter().enumerate() {
-        let bits = digit as u32 * DIGIT_BITS;
-        // the multiplication reads the even lanes
-        let worth = _mm512_set1_epi64(1 << bits);
-        even = _mm512_add_epi64(even, _mm512_mul_epi32(lanes, worth));
-        let upper = _mm512_srai_epi64::<32>(lanes);
-        odd = _mm512_add_epi64(odd, _mm512_sll_epi64(upper, _mm_cvtsi32_si128(bits as i32)));
+    for (digit, &lanes) in digits.iter().enumerate() {
+        let bits = _mm_cvtsi32_si128(digit as i32 * DIGIT_BITS as i32);
+        let lower = _mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(lanes));
+        even = _mm512_add_epi64(even, _mm512_sll_epi64(lower, bits));
+        odd = _mm512_add_epi64(odd, _mm512_sll_epi64(_mm512_srai_epi64::<32>(lanes), bits));
     }
     [even, odd]
 }
 
-/// Sums for so many coefficients of a row are computed together.
-const TOGETHER: usize = 16;
+/// So many coefficients of a row have their digits at hand.
+const AT_HAND: usize = 16;
 
 /// # Safety
 /// The processor has the features below.
@@ -194,7 +280,7 @@ const TOGETHER: usize = 16;
 pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
     let (places, upcoming) = (block.places(), block.upcoming());
     let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
-    for each in each.chunks_mut(TOGETHER) {
+    for each in each.chunks_mut(AT_HAND) {
         // SAFETY: the features are those of this function.
         unsafe {
             if each.iter().all(|weighted| two_digits(weighted.coefficients)) {
@@ -235,7 +321,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
         }
         return;
     }
-    let mut digits = [Digits::NONE; TOGETHER];
+    let mut digits = [Digits::NONE; AT_HAND];
     for (digits, weighted) in digits.iter_mut().zip(&*each) {
         *digits = Digits::of::<DIGITS>(weighted.coefficients);
     }
@@ -297,7 +383,7 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     }
     for (lanes, sums) in lanes.iter().zip(sums) {
         let sums = &mut sums[first_column..][..VECTORS * WIDE];
-        for (&digits, sums) in lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0) {
+        for (digits, sums) in lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0) {
             for (total, sums) in even_and_odd(digits).into_iter().zip(sums.as_chunks_mut::<8>().0) {
                 // SAFETY: eight 64-bit integers, by the chunk size.
                 unsafe {
