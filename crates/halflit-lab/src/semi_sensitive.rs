@@ -35,6 +35,12 @@ pub struct Args {
     /// Rows of the synthetic tables.
     #[arg(long, default_value_t = 8_000)]
     rows: usize,
+    /// The numbers of joint values k of the synthetic tables, powers of two.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64])]
+    values: Vec<usize>,
+    /// The numbers of public columns d of the synthetic tables, at k = 8.
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 40, 160, 320])]
+    dimensions: Vec<usize>,
     /// Leave out the real tables.
     #[arg(long)]
     synthetic_only: bool,
@@ -90,7 +96,10 @@ pub fn run(args: Args) -> Outcome {
     if !args.real_only {
         let rows = if args.quick { 2_000 } else { args.rows };
         let (values, dimensions): (&[usize], &[usize]) =
-            if args.quick { (&[2, 16], &[10, 80]) } else { (&[2, 4, 8, 16, 32, 64], &[10, 40, 160, 320]) };
+            if args.quick { (&[2, 16], &[10, 80]) } else { (&args.values, &args.dimensions) };
+        if let Some(k) = values.iter().find(|k| !(k.is_power_of_two() && (2..=1024).contains(*k))) {
+            return Err(format!("--values has {k}; it takes powers of two from 2 to 1024").into());
+        }
         for &k in values {
             cells.extend(synthetic(
                 "k in binary columns",

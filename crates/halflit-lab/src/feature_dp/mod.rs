@@ -162,9 +162,9 @@ struct Rehearsal {
 
 /// Rows of a rehearsal at most, and steps.
 const REHEARSAL_ROWS: usize = 20_000;
-const REHEARSAL_STEPS: u64 = 80;
+const REHEARSAL_STEPS: u64 = 160;
 
-const LEARNING_RATES: [f64; 3] = [0.1, 0.3, 1.0];
+const LEARNING_RATES: [f64; 5] = [0.1, 0.2, 0.5, 1.0, 2.0];
 const CLIP_NORMS: [f64; 3] = [0.25, 0.5, 1.0];
 const ALPHAS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 

@@ -43,7 +43,7 @@
 //!
 //! Weights of the guessed size are drawn (or fitted to the public rows, if there are enough of them), and every private row gets
 //! sensitive cells with probability proportional to prior * exp(-loss of the row with these cells). So the made-up table has a signal
-//! of the size that plans expect. All numbers follow from a digest of the public data: everyone who has it gets the same rehearsal.
+//! of the size that plans expect; [`Rehearsal::numbered`] makes up further tables with larger ones. All numbers follow from a digest of the public data: everyone who has it gets the same rehearsal.
 
 mod cells;
 #[cfg(test)]
@@ -90,7 +90,21 @@ impl Rehearsal {
     /// # Errors
     /// The rows of users are not public; a prior of the wrong length.
     pub fn new(public: &PublicSide<'_>, made_up: &MadeUp, most_rows: usize) -> Result<Self, MechanismError> {
-        let digest = digest(public);
+        Rehearsal::numbered(0, public, made_up, most_rows)
+    }
+
+    /// As [`Rehearsal::new`], with another table for every number: one table's secrets may matter little by chance. Weights that are drawn, not
+    /// fitted, are of the guessed size for number 0, twice as large for 1 and four times for 2, and so on round and round: the guess may be wrong, too.
+    ///
+    /// # Errors
+    /// Those of [`Rehearsal::new`].
+    pub fn numbered(
+        number: u64,
+        public: &PublicSide<'_>,
+        made_up: &MadeUp,
+        most_rows: usize,
+    ) -> Result<Self, MechanismError> {
+        let digest = digest(public, number);
         let mut source = RehearsalSource::from_public_digest(digest);
         let mut stream = source.stream()?;
         let units = public.view.units.ok_or(MechanismError::NothingToRehearse)?;
@@ -105,7 +119,7 @@ impl Rehearsal {
         let weights = match made_up {
             MadeUp::Uniform => None,
             _ if is_fitted => Some(fit(public, loss)?),
-            _ => Some(drawn(public, loss, &mut stream)),
+            _ => Some(drawn(public, loss, f64::from(1u8 << (number % 3)), &mut stream)),
         };
         let pool = match made_up {
             _ if is_fitted => Pool::of_public_rows(public)?,
@@ -239,10 +253,11 @@ fn key_to_made_up_cells() -> Unsealed {
     Unsealed::charge_was_recorded()
 }
 
-/// A digest of everything public that a rehearsal depends on.
-fn digest(public: &PublicSide<'_>) -> [u8; 32] {
+/// A digest of everything public that a rehearsal depends on, and of its number.
+fn digest(public: &PublicSide<'_>, number: u64) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(b"halflit rehearsal, version 1");
+    hash.update(b"halflit rehearsal, version 2");
+    hash.update(number.to_le_bytes());
     // Encodings and facts always have a JSON form.
     hash.update(serde_json::to_vec(public.encoding).unwrap_or_default());
     hash.update(serde_json::to_vec(public.facts).unwrap_or_default());
@@ -268,13 +283,13 @@ fn fit(public: &PublicSide<'_>, loss: Loss) -> Result<Vec<f64>, MechanismError> 
     public_rows::fit(loss, rows, labels, public.facts.row_norm_bound, penalty, radius)
 }
 
-/// Weights of the guessed norm in a random direction.
-fn drawn(public: &PublicSide<'_>, loss: Loss, stream: &mut halflit_noise::Stream) -> Vec<f64> {
+/// Weights of some times the guessed norm in a random direction.
+fn drawn(public: &PublicSide<'_>, loss: Loss, times: f64, stream: &mut halflit_noise::Stream) -> Vec<f64> {
     let dimension = public.encoding.width() * loss.outputs();
     let mut integers = vec![0; dimension];
     stream.fill_rounded(Law::Normal, FractionBits::LEAST, &mut integers);
     let norm = integers.iter().map(|&z| (z as f64).powi(2)).sum::<f64>().sqrt().max(1.0);
-    let radius = prior_radius(loss, dimension, public.declaration.task().radius);
+    let radius = times * prior_radius(loss, dimension, public.declaration.task().radius);
     integers.iter().map(|&z| radius * z as f64 / norm).collect()
 }
 

@@ -93,6 +93,21 @@ fn any_mechanism_can_be_rehearsed() {
     }
 }
 
+/// Label privacy: how well the best weights predict made-up labels tells how large the weights were that made them.
+#[test]
+fn every_number_has_a_table_of_its_own_with_weights_of_its_own_size() {
+    let problem = Story { public: vec!["x", "u", "c"], ..Story::new(1_000) }.problem();
+    let side = problem.public_side().unwrap();
+    let numbered = |number: u64| Rehearsal::numbered(number, &side, &MadeUp::Model, usize::MAX).unwrap();
+    assert_eq!(numbered(0).labels, Rehearsal::new(&side, &MadeUp::Model, usize::MAX).unwrap().labels);
+    assert_eq!(numbered(2).labels, numbered(2).labels);
+    assert!(numbered(0).labels != numbered(3).labels);
+    let best = |number: u64| numbered(number).best_loss(0.0).unwrap();
+    // directions differ, so that single tables may be out of order: five of each size are compared
+    let mean = |size: u64| (0..5).map(|turn| best(size + 3 * turn)).sum::<f64>() / 5.0;
+    assert!(mean(0) > 1.1 * mean(1) && mean(1) > 1.1 * mean(2), "{} {} {}", mean(0), mean(1), mean(2));
+}
+
 #[test]
 fn a_prior_is_followed() {
     let story = Story { public: vec!["x", "u", "y"], ..Story::new(2_000) };
