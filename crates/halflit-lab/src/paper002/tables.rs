@@ -5,7 +5,6 @@ use super::regression::{Draw, Result, Setting, train};
 use super::tuning::{Method, Trial, Tuned, tune};
 use super::{Args, Measured, commit, write};
 use crate::Outcome;
-use halflit::mechanisms::noisy_gradient::modes;
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
 use serde_json::json;
@@ -83,9 +82,9 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
     })
 }
 
-/// The posterior descent: its constants are halflit's, the same in every cell.
+/// What `halflit train` does on its own: the same rule in every cell.
 fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<(f64, halflit::Problem)> {
-    let (weights, problem) = train(problem, Some(modes::posterior()), "noisy_gradient", epsilon)?;
+    let (weights, problem) = train(problem, None, "noisy_gradient", epsilon)?;
     Ok((draw.risk(&weights), problem))
 }
 
