@@ -117,7 +117,7 @@ pub(super) fn clip_rows(limits: &[u32], coefficients: &mut [i32]) {
         for output in coefficients.chunks_exact_mut(rows) {
             for (coefficient, factor) in output.iter_mut().zip(factors) {
                 let size = (u64::from(coefficient.unsigned_abs()).wrapping_mul(factor) >> FACTOR_BITS) as i32;
-                *coefficient = if *coefficient < 0 { -size } else { size };
+                *coefficient = if *coefficient < 0 { size.wrapping_neg() } else { size };
             }
         }
     }

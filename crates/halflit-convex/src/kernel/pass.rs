@@ -1,6 +1,6 @@
 use super::block::{BLOCK_ROWS, Batch, Block, Rule, Starts};
 use super::clamp::coefficient_limit;
-use super::lanes::{Coefficients, DenseBlock, Level, Panel, Run, Upcoming, Weighted};
+use super::lanes::{Coefficients, DenseBlock, Level, Panel, Run, Upcoming, Weighted, in_between};
 use super::slopes::SlopesBlock;
 use super::sparse;
 use super::weights::{LANES, LatticeWeights};
@@ -229,9 +229,10 @@ impl<'a, R: Rule> Pass<'a, R> {
         scratch.len = len;
         self.prefetch_columns(next);
         self.scores(block, next, scratch);
-        scratch.upcoming.ask(scratch.upcoming.share(1, 1));
+        let in_between = scratch.upcoming.share(in_between(self.weights.outputs()), 1);
+        scratch.upcoming.ask(in_between);
         self.slopes(block, scratch);
-        scratch.upcoming.ask(scratch.upcoming.share(1, 1));
+        scratch.upcoming.ask(in_between);
     }
 
     /// From exact scores to coefficients.
@@ -261,11 +262,12 @@ impl<'a, R: Rule> Pass<'a, R> {
                 scratch.run = block.first_of_whole();
                 // Rows that follow one another need no table of addresses.
                 if let Some(first) = scratch.run {
-                    let run = Run::new(&values[first * width..], width, &scratch.upcoming);
+                    let run = Run::new(&values[first * width..], width, rows.largest(), &scratch.upcoming);
                     return self.level.dots(&run, self.weights, scores);
                 }
                 scratch.starts.set(block, width);
-                let panel = Panel { values, offsets: &scratch.starts, width, upcoming: &scratch.upcoming };
+                let (offsets, largest, upcoming) = (&scratch.starts[..], rows.largest(), &scratch.upcoming);
+                let panel = Panel { values, offsets, width, largest, upcoming };
                 self.level.dots(&panel, self.weights, scores);
             }
             Rows::Sparse(rows) => {
@@ -287,7 +289,7 @@ impl<'a, R: Rule> Pass<'a, R> {
         let (len, outputs) = (scratch.len, self.weights.outputs());
         match self.rows {
             Rows::Dense(rows) => {
-                let (values, width) = (rows.padded_values(), rows.width());
+                let (values, width, largest) = (rows.padded_values(), rows.width(), rows.largest());
                 let columns = width.next_multiple_of(LANES);
                 let coefficients = scratch.coefficients.chunks_exact(len).map(|own| &own[start..end]);
                 let each = coefficients
@@ -296,11 +298,12 @@ impl<'a, R: Rule> Pass<'a, R> {
                 match scratch.run {
                     Some(first) => {
                         assert_eq!((start, end), (0, BLOCK_ROWS), "a run is added whole");
-                        self.accumulate(&Run::new(&values[first * width..], width, &scratch.upcoming), each);
+                        let run = Run::new(&values[first * width..], width, largest, &scratch.upcoming);
+                        self.accumulate(&run, each);
                     }
                     None => {
                         let (offsets, upcoming) = (&scratch.starts[start..end], &scratch.upcoming);
-                        self.accumulate(&Panel { values, offsets, width, upcoming }, each);
+                        self.accumulate(&Panel { values, offsets, width, largest, upcoming }, each);
                     }
                 }
             }

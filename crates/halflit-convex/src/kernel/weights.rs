@@ -29,9 +29,14 @@ pub struct LatticeWeights {
     unit: f64,
     /// `outputs * width` integers.
     integers: Vec<i32>,
-    /// Per output: `padded` low digits, then `padded` high digits.
-    digits: Vec<i16>,
+    /// Per output: the low digits, then the high digits, each padded to whole lines.
+    digits: Vec<Line>,
 }
+
+/// Digits that are loaded together: a cache line, so that no load touches two.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line([i16; LANES]);
 
 impl LatticeWeights {
     /// Rounds `weights`: `outputs` vectors of `weights.len() / outputs` numbers, one after the other.
@@ -52,9 +57,9 @@ impl LatticeWeights {
         let exponent = exponent(f64::from_bits(largest)) + 1 - WEIGHT_BITS;
         let (unit, inverse) = (power_of_two(exponent), power_of_two(-exponent));
         let width = weights.len() / outputs;
-        let padded = width.next_multiple_of(LANES);
+        let lines = width.div_ceil(LANES);
         let mut integers = vec![0i32; weights.len()];
-        let mut digits = vec![0i16; 2 * padded * outputs];
+        let mut digits = vec![Line([0; LANES]); 2 * lines * outputs];
         level.run(
             #[inline(always)]
             || {
@@ -62,12 +67,16 @@ impl LatticeWeights {
                     // |w| < 2^(e+1), so |integer| <= 2^23
                     *integer = (weight * inverse + ROUNDING_MAGIC).to_bits() as i32;
                 }
-                let each =
-                    integers.chunks_exact(width.max(1)).zip(digits.chunks_exact_mut(2 * padded.max(1)));
+                let each = integers.chunks_exact(width.max(1)).zip(digits.chunks_exact_mut(2 * lines.max(1)));
                 for (integers, digits) in each {
-                    let (low, high) = digits.split_at_mut(padded);
-                    low.iter_mut().zip(integers).for_each(|(low, &integer)| *low = split(integer).0);
-                    high.iter_mut().zip(integers).for_each(|(high, &integer)| *high = split(integer).1);
+                    let (low, high) = digits.split_at_mut(lines);
+                    for ((low, high), integers) in low.iter_mut().zip(high).zip(integers.chunks(LANES)) {
+                        let mut padded = [0; LANES];
+                        padded[..integers.len()].copy_from_slice(integers);
+                        for ((low, high), integer) in low.0.iter_mut().zip(&mut high.0).zip(padded) {
+                            (*low, *high) = split(integer);
+                        }
+                    }
                 }
             },
         );
@@ -100,9 +109,9 @@ impl LatticeWeights {
     }
 
     /// Low and high digits of one output, padded with zeros.
-    pub(crate) fn digits(&self, output: usize) -> (&[i16], &[i16]) {
-        let padded = self.width.next_multiple_of(LANES);
-        self.digits[2 * padded * output..][..2 * padded].split_at(padded)
+    pub(crate) fn digits(&self, output: usize) -> (&[Line], &[Line]) {
+        let lines = self.width.div_ceil(LANES);
+        self.digits[2 * lines * output..][..2 * lines].split_at(lines)
     }
 }
 
@@ -137,8 +146,7 @@ mod tests {
             assert!((rounded - weight).abs() <= 4.0 * 2f64.powi(-24), "{rounded} {weight}");
         }
         for output in 0..2 {
-            let (low, high) = lattice.digits(output);
-            assert_eq!(low.len(), LANES);
+            let (&[Line(low)], &[Line(high)]) = lattice.digits(output) else { panic!("one line each") };
             for (column, &integer) in lattice.integers(output).iter().enumerate() {
                 assert_eq!(i32::from(low[column]) + (i32::from(high[column]) << DIGIT_BITS), integer);
                 assert!(low[column].abs() <= 1 << 11 && high[column].abs() <= 1 << 11);

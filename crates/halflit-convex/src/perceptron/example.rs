@@ -7,7 +7,7 @@ use crate::kernel::weights::LANES;
 use crate::kernel::{BLOCK_ROWS, Batch, Block, Level, MAX_COEFFICIENT, clamp_coefficient};
 use crate::loss::{Loss, LossSpec, Softmax};
 use crate::math::ROUNDING_MAGIC;
-use crate::rows::{FEATURE_BITS, Rows};
+use crate::rows::{FEATURE_BITS, MAX_FEATURE, Rows};
 use std::ops::Range;
 
 /// Squares of coefficients (below 2^58) that a 64-bit sum holds.
@@ -94,6 +94,7 @@ impl Forward {
             values: &self.rows,
             offsets: &offsets,
             width: shape.inputs,
+            largest: MAX_FEATURE,
             upcoming: &Upcoming::nothing(),
         };
         let unit = model.hidden_unit() * f64::from(1u32 << ACTIVATION_BITS);
@@ -113,6 +114,7 @@ impl Forward {
             values: &self.activations,
             offsets: &offsets,
             width: shape.hidden + 1,
+            largest: MAX_FEATURE,
             upcoming: &Upcoming::nothing(),
         };
         let unit = model.class_unit();

@@ -276,7 +276,8 @@ impl<'a> Worker<'a> {
 fn accumulate(level: Level, values: &[i16], width: usize, coefficients: &[i32], sums: &mut [i64]) {
     let padded = width.next_multiple_of(LANES);
     let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|position| position * padded);
-    let panel = Panel { values, offsets: &offsets, width, upcoming: &Upcoming::nothing() };
+    let panel =
+        Panel { values, offsets: &offsets, width, largest: MAX_FEATURE, upcoming: &Upcoming::nothing() };
     let mut each: Vec<Weighted<'_>> = coefficients
         .chunks_exact(BLOCK_ROWS)
         .zip(sums.chunks_exact_mut(padded))

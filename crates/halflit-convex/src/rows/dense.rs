@@ -13,6 +13,8 @@ pub struct DenseRows {
     /// `len * width` values, then `TAIL` zeros.
     values: Vec<i16>,
     squared_norms: Vec<u64>,
+    /// No value is larger in size.
+    largest: i16,
 }
 
 impl DenseRows {
@@ -26,7 +28,7 @@ impl DenseRows {
         check_room(rows, width)?;
         let mut values = Vec::with_capacity(rows.saturating_mul(width).saturating_add(TAIL));
         values.resize(TAIL, 0);
-        Ok(DenseRows { width, values, squared_norms: Vec::with_capacity(rows) })
+        Ok(DenseRows { width, values, squared_norms: Vec::with_capacity(rows), largest: 0 })
     }
 
     /// Rows from slices of equal width.
@@ -46,12 +48,14 @@ impl DenseRows {
             return Err(RowsError::Width { row: rows, found: values.len() - rows * width, expected: width });
         }
         let mut squared_norms = Vec::with_capacity(rows);
+        let mut largest = 0;
         for (row, chunk) in values.chunks_exact(width.max(1)).enumerate() {
             check_values(row, chunk)?;
             squared_norms.push(squared_norm(chunk));
+            largest = largest_of(chunk).max(largest);
         }
         values.resize(rows * width + TAIL, 0);
-        Ok(DenseRows { width, values, squared_norms })
+        Ok(DenseRows { width, values, squared_norms, largest })
     }
 
     /// Appends one row.
@@ -66,6 +70,7 @@ impl DenseRows {
         self.values.extend_from_slice(row);
         self.values.resize((index + 1) * self.width + TAIL, 0);
         self.squared_norms.push(squared_norm(row));
+        self.largest = largest_of(row).max(self.largest);
         Ok(())
     }
 
@@ -116,8 +121,18 @@ impl DenseRows {
         Ok(chosen)
     }
 
+    /// No value is larger in size.
+    pub(crate) fn largest(&self) -> i16 {
+        self.largest
+    }
+
     /// All values, `TAIL` zeros included: what the kernels read.
     pub(crate) fn padded_values(&self) -> &[i16] {
         &self.values
     }
+}
+
+/// The size of a row's largest value, none being -32768.
+fn largest_of(row: &[i16]) -> i16 {
+    row.iter().fold(0, |largest, value| value.wrapping_abs().max(largest))
 }

@@ -287,12 +287,12 @@ impl GradientQuery<'_> {
 fn run_of<'r>(rows: &'r DenseRows, span: Span, tail: &'r mut Vec<i16>, upcoming: &'r Upcoming) -> Run<'r> {
     let (values, width) = (&rows.padded_values()[span.first * rows.width()..], rows.width());
     if span.len == BLOCK_ROWS {
-        return Run::new(values, width, upcoming);
+        return Run::new(values, width, rows.largest(), upcoming);
     }
     tail.clear();
     tail.extend_from_slice(&values[..span.len * width]);
     tail.resize(BLOCK_ROWS * width + LANES, 0);
-    Run::new(tail, width, upcoming)
+    Run::new(tail, width, rows.largest(), upcoming)
 }
 
 impl sealed::Sealed for GradientQuery<'_> {}

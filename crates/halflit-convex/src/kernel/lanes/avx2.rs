@@ -20,13 +20,13 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
     let turns = len.div_ceil(ROWS) * outputs;
-    let asked = block.upcoming().share(SCORING, turns);
+    let asked = block.upcoming().share(scoring(outputs), turns);
     for first in (0..len).step_by(cached_rows) {
         let end = (first + cached_rows).min(len);
         for (output, scores) in scores.chunks_exact_mut(len).enumerate() {
             let (low, high) = weights.digits(output);
-            assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-            let digits = [low.as_ptr(), high.as_ptr()];
+            assert!(low.len() * LANES >= vectors * WIDE && high.len() * LANES >= vectors * WIDE);
+            let digits = [low.as_ptr().cast(), high.as_ptr().cast()];
             let (asks, scores) = ((block.upcoming(), asked), &mut scores[first..end]);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
             unsafe {
@@ -225,7 +225,7 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     // SAFETY: the features are those of this function, and rows extend to whole vectors.
     if let [Weighted { coefficients, sums }] = each {
         let digits = Digits::of::<DIGITS>(coefficients);
-        let asked = upcoming.share(SUMMING, if DIGITS == 2 { vectors.div_ceil(2) } else { vectors });
+        let asked = upcoming.share(summing(1), if DIGITS == 2 { vectors.div_ceil(2) } else { vectors });
         let mut vector = 0;
         while DIGITS == 2 && vector + 2 <= vectors {
             upcoming.ask(asked);
@@ -242,10 +242,10 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     for (digits, weighted) in digits.iter_mut().zip(&*each) {
         *digits = Digits::of::<DIGITS>(weighted.coefficients);
     }
-    let asked = upcoming.share(SUMMING, vectors);
+    let asked = upcoming.share(summing(each.len()), vectors * each.len().div_ceil(2));
     for vector in 0..vectors {
-        upcoming.ask(asked);
         for (two, [first, second]) in each.chunks_mut(2).zip(digits.as_chunks().0) {
+            upcoming.ask(asked);
             // SAFETY: as above.
             match two {
                 [one, other] => unsafe {

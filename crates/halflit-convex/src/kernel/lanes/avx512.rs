@@ -4,6 +4,7 @@
 use super::blocks::Places;
 use super::digits::{Digits, two_digits};
 use super::*;
+use crate::rows::FEATURE_SCALE;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -22,34 +23,39 @@ const TOGETHER: usize = 3;
 pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, scores: &mut [i64]) {
     let (len, outputs) = (block.len(), weights.outputs());
     let vectors = block.width().div_ceil(WIDE);
+    let small = block.largest() <= FEATURE_SCALE;
+    let columns = Columns { vectors, panel: if small { VECTORS_PER_SMALL_PANEL } else { VECTORS_PER_PANEL } };
     let places = block.places();
     let cached_rows = (CACHED_FEATURES / block.width().max(1) / ROWS).max(1) * ROWS;
+    let groups = outputs.div_ceil(TOGETHER);
     let upcoming = block.upcoming();
-    let asked = upcoming.share(SCORING, len.div_ceil(ROWS) * outputs.div_ceil(TOGETHER));
+    let turns = len.div_ceil(if outputs == 1 { ROWS } else { ROWS / 2 }) * groups;
+    let asks = (upcoming, upcoming.share(scoring(outputs), turns));
     for first in (0..len).step_by(cached_rows) {
         let rows = first..(first + cached_rows).min(len);
-        for output in (0..outputs).step_by(TOGETHER) {
+        for group in 0..groups {
+            // of one size, or nearly so
+            let (output, next) = (group * outputs / groups, (group + 1) * outputs / groups);
             let scores = &mut scores[output * len..];
             let digits = |own: usize| {
                 let (low, high) = weights.digits(output + own);
-                assert!(low.len() >= vectors * WIDE && high.len() >= vectors * WIDE);
-                [low.as_ptr(), high.as_ptr()]
+                assert!(low.len() * LANES >= vectors * WIDE && high.len() * LANES >= vectors * WIDE);
+                [low.as_ptr().cast(), high.as_ptr().cast()]
             };
-            let asks = (upcoming, asked);
             // SAFETY: the features are those of this function; rows and digits extend to whole vectors.
             unsafe {
-                match outputs - output {
+                match next - output {
                     1 if vectors <= SHORT_ROW => {
-                        one_output::<true>(&places, rows.clone(), digits(0), vectors, asks, scores);
+                        one_output::<true>(&places, rows.clone(), digits(0), columns, asks, scores);
                     }
-                    1 => one_output::<false>(&places, rows.clone(), digits(0), vectors, asks, scores),
+                    1 => one_output::<false>(&places, rows.clone(), digits(0), columns, asks, scores),
                     2 => {
                         let digits = [digits(0), digits(1)];
-                        several_outputs(&places, rows.clone(), digits, vectors, asks, len, scores);
+                        several_outputs(&places, rows.clone(), digits, columns, asks, len, scores);
                     }
                     _ => {
                         let digits = [digits(0), digits(1), digits(2)];
-                        several_outputs(&places, rows.clone(), digits, vectors, asks, len, scores);
+                        several_outputs(&places, rows.clone(), digits, columns, asks, len, scores);
                     }
                 }
             }
@@ -57,11 +63,20 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
     }
 }
 
+/// How a row's columns are gone through.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Vectors of a row.
+    vectors: usize,
+    /// Vectors whose digit products fit into a lane.
+    panel: usize,
+}
+
 /// The scores of some rows for one output, asking for so many upcoming lines with every eight rows; `SHORT` if there are at most
 /// [`SHORT_ROW`] vectors.
 ///
 /// # Safety
-/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+/// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 // on its own it has the registers to itself
 #[inline(never)]
@@ -69,7 +84,7 @@ unsafe fn one_output<const SHORT: bool>(
     places: &impl Places,
     rows: Range<usize>,
     digits: [*const i16; 2],
-    vectors: usize,
+    columns: Columns,
     (upcoming, asked): (&Upcoming, usize),
     scores: &mut [i64],
 ) {
@@ -79,7 +94,11 @@ unsafe fn one_output<const SHORT: bool>(
         let rows = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
         // SAFETY: the caller's.
         let totals = unsafe {
-            if SHORT { short_products(&rows, digits, vectors) } else { long_products(&rows, digits, vectors) }
+            if SHORT {
+                short_products(&rows, digits, columns.vectors)
+            } else {
+                long_products(&rows, digits, columns)
+            }
         };
         let mut sums = [0i64; ROWS];
         // SAFETY: `sums` is one vector long.
@@ -94,28 +113,26 @@ unsafe fn one_output<const SHORT: bool>(
 /// The scores of some rows for several outputs, `len` scores each: features are loaded once for all of them.
 ///
 /// # Safety
-/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+/// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline(never)]
 unsafe fn several_outputs<const OUTPUTS: usize>(
     places: &impl Places,
     rows: Range<usize>,
     digits: [[*const i16; 2]; OUTPUTS],
-    vectors: usize,
+    Columns { vectors, panel }: Columns,
     (upcoming, asked): (&Upcoming, usize),
     len: usize,
     scores: &mut [i64],
 ) {
     const FOUR: usize = ROWS / 2;
     for row in rows.clone().step_by(FOUR) {
-        if row.is_multiple_of(ROWS) {
-            upcoming.ask(asked);
-        }
+        upcoming.ask(asked);
         let four: [*const i16; FOUR] = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
         let mut totals = [[_mm512_setzero_si512(); FOUR]; OUTPUTS];
-        for first in (0..vectors).step_by(VECTORS_PER_PANEL) {
+        for first in (0..vectors).step_by(panel) {
             let mut sums = [[[_mm512_setzero_si512(); FOUR]; 2]; OUTPUTS];
-            for vector in first..(first + VECTORS_PER_PANEL).min(vectors) {
+            for vector in first..(first + panel).min(vectors) {
                 let column = vector.wrapping_mul(WIDE);
                 // SAFETY: the caller's.
                 let load =
@@ -159,7 +176,7 @@ const SHORT_ROW: usize = VECTORS_PER_PANEL / 4;
 /// Weights times features of eight rows of at most [`SHORT_ROW`] vectors.
 ///
 /// # Safety
-/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+/// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
 unsafe fn short_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m512i {
@@ -195,16 +212,16 @@ fn add_digits(low: __m512i, high: __m512i) -> __m512i {
 /// Weights times features of eight rows.
 ///
 /// # Safety
-/// The processor has the features below; the digits hold `vectors` vectors, and so do the rows.
+/// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn long_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m512i {
+unsafe fn long_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], columns: Columns) -> __m512i {
     let mut totals = [_mm512_setzero_si512(); ROWS];
-    for first in (0..vectors).step_by(VECTORS_PER_PANEL) {
+    for first in (0..columns.vectors).step_by(columns.panel) {
         let mut sums = [[_mm512_setzero_si512(); ROWS]; 2];
-        let panel = (vectors - first).min(VECTORS_PER_PANEL);
+        let vectors = (columns.vectors - first).min(columns.panel);
         // SAFETY: the caller's.
-        unsafe { add_panel(rows, digits, first * WIDE, panel, &mut sums) };
+        unsafe { add_panel(rows, digits, first * WIDE, vectors, &mut sums) };
         let [low, high] = sums;
         for ((total, low), high) in totals.iter_mut().zip(low).zip(high) {
             let [even, odd] = even_and_odd(&[low, high]);
@@ -272,7 +289,7 @@ fn even_and_odd<const DIGITS: usize>(digits: &[__m512i; DIGITS]) -> [__m512i; 2]
 }
 
 /// So many coefficients of a row have their digits at hand.
-const AT_HAND: usize = 16;
+const AT_HAND: usize = 15;
 
 /// # Safety
 /// The processor has the features below.
@@ -303,51 +320,49 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
     vectors: usize,
     each: &mut [Weighted<'_>],
 ) {
-    // As many running sums as registers hold: of four vectors of columns, or of two for two coefficients.
-    // SAFETY: the features are those of this function, and rows extend to whole vectors.
-    if let [Weighted { coefficients, sums }] = each {
-        let digits = [&Digits::of::<DIGITS>(coefficients)];
-        let asked = upcoming.share(SUMMING, vectors.div_ceil(4));
-        for vector in (0..vectors).step_by(4) {
-            upcoming.ask(asked);
-            unsafe {
-                match vectors - vector {
-                    1 => tile::<1, 1, DIGITS>(places, pairs, vector, digits, [sums]),
-                    2 => tile::<2, 1, DIGITS>(places, pairs, vector, digits, [sums]),
-                    3 => tile::<3, 1, DIGITS>(places, pairs, vector, digits, [sums]),
-                    _ => tile::<4, 1, DIGITS>(places, pairs, vector, digits, [sums]),
-                }
-            }
+    let (one, mut several);
+    let digits: &[Digits] = if let [only] = &*each {
+        one = [Digits::of::<DIGITS>(only.coefficients)];
+        &one
+    } else {
+        several = [Digits::NONE; AT_HAND];
+        for (digits, weighted) in several.iter_mut().zip(&*each) {
+            *digits = Digits::of::<DIGITS>(weighted.coefficients);
         }
-        return;
-    }
-    let mut digits = [Digits::NONE; AT_HAND];
-    for (digits, weighted) in digits.iter_mut().zip(&*each) {
-        *digits = Digits::of::<DIGITS>(weighted.coefficients);
-    }
-    let asked = upcoming.share(SUMMING, vectors.div_ceil(2));
-    for vector in (0..vectors).step_by(2) {
-        upcoming.ask(asked);
-        for (two, [first, second]) in each.chunks_mut(2).zip(digits.as_chunks().0) {
-            // SAFETY: as above.
+        &several
+    };
+    // As many running sums as registers hold: for one coefficient of four vectors of columns, for two of two, for more of one.
+    let (wide, together) = match (each.len(), DIGITS) {
+        (1, _) => (4, 1),
+        (2, _) => (2, 2),
+        (_, 2) => (1, 5),
+        _ => (1, 3),
+    };
+    let groups = each.len().div_ceil(together);
+    let size = each.len().div_ceil(groups);
+    let asked = upcoming.share(summing(each.len()), vectors.div_ceil(wide) * groups);
+    for vector in (0..vectors).step_by(wide) {
+        for (group, digits) in each.chunks_mut(size).zip(digits.chunks(size)) {
+            upcoming.ask(asked);
+            // SAFETY: the features are those of this function, and rows extend to whole vectors.
             unsafe {
-                match (two, vectors - vector) {
-                    ([one, other], 1) => {
-                        tile::<1, 2, DIGITS>(places, pairs, vector, [first, second], [one.sums, other.sums]);
-                    }
-                    ([one, other], _) => {
-                        tile::<2, 2, DIGITS>(places, pairs, vector, [first, second], [one.sums, other.sums]);
-                    }
-                    ([one], 1) => tile::<1, 1, DIGITS>(places, pairs, vector, [first], [one.sums]),
-                    ([one], _) => tile::<2, 1, DIGITS>(places, pairs, vector, [first], [one.sums]),
-                    _ => {}
+                match (group.len(), wide.min(vectors - vector)) {
+                    (1, 4) => tile::<4, 1, DIGITS>(places, pairs, vector, digits, group),
+                    (1, 3) => tile::<3, 1, DIGITS>(places, pairs, vector, digits, group),
+                    (1, 2) => tile::<2, 1, DIGITS>(places, pairs, vector, digits, group),
+                    (1, _) => tile::<1, 1, DIGITS>(places, pairs, vector, digits, group),
+                    (2, 2) => tile::<2, 2, DIGITS>(places, pairs, vector, digits, group),
+                    (2, _) => tile::<1, 2, DIGITS>(places, pairs, vector, digits, group),
+                    (3, _) => tile::<1, 3, DIGITS>(places, pairs, vector, digits, group),
+                    (4, _) => tile::<1, 4, DIGITS>(places, pairs, vector, digits, group),
+                    _ => tile::<1, 5, DIGITS>(places, pairs, vector, digits, group),
                 }
             }
         }
     }
 }
 
-/// Adds up `VECTORS` vectors of columns from `first_vector` on, for each of `EACH` coefficients.
+/// Adds up `VECTORS` vectors of columns from `first_vector` on, for each of the first `EACH` coefficients.
 ///
 /// # Safety
 /// The features below; rows hold these vectors.
@@ -357,9 +372,10 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     places: &impl Places,
     pairs: usize,
     first_vector: usize,
-    digits: [&Digits; EACH],
-    sums: [&mut [i64]; EACH],
+    digits: &[Digits],
+    each: &mut [Weighted<'_>],
 ) {
+    let (digits, each) = (&digits[..EACH], &mut each[..EACH]);
     let first_column = first_vector * WIDE;
     let mut lanes = [[[[_mm512_setzero_si512(); DIGITS]; 2]; VECTORS]; EACH];
     for pair in 0..pairs {
@@ -381,8 +397,8 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
             }
         }
     }
-    for (lanes, sums) in lanes.iter().zip(sums) {
-        let sums = &mut sums[first_column..][..VECTORS * WIDE];
+    for (lanes, weighted) in lanes.iter().zip(each) {
+        let sums = &mut weighted.sums[first_column..][..VECTORS * WIDE];
         for (digits, sums) in lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0) {
             for (total, sums) in even_and_odd(digits).into_iter().zip(sums.as_chunks_mut::<8>().0) {
                 // SAFETY: eight 64-bit integers, by the chunk size.

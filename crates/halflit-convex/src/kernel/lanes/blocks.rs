@@ -12,6 +12,9 @@ pub(crate) trait DenseBlock {
     /// Number of columns.
     fn width(&self) -> usize;
 
+    /// No feature is larger in size.
+    fn largest(&self) -> i16;
+
     /// What to ask for meanwhile.
     fn upcoming(&self) -> &Upcoming;
 
@@ -42,6 +45,8 @@ pub(crate) struct Panel<'a> {
     pub(crate) offsets: &'a [usize],
     /// Number of columns.
     pub(crate) width: usize,
+    /// No feature of these rows is larger in size.
+    pub(crate) largest: i16,
     /// What to ask for meanwhile.
     pub(crate) upcoming: &'a Upcoming,
 }
@@ -53,6 +58,10 @@ impl DenseBlock for Panel<'_> {
 
     fn width(&self) -> usize {
         self.width
+    }
+
+    fn largest(&self) -> i16 {
+        self.largest
     }
 
     fn upcoming(&self) -> &Upcoming {
@@ -106,16 +115,19 @@ pub(crate) struct Run<'a> {
     values: &'a [i16],
     /// Number of columns.
     width: usize,
+    /// No feature of these rows is larger in size.
+    largest: i16,
     /// What to ask for meanwhile.
     upcoming: &'a Upcoming,
 }
 
 impl<'a> Run<'a> {
-    /// The first [`BLOCK_ROWS`] rows of `values`. Panics if they cannot be read in whole vectors.
+    /// The first [`BLOCK_ROWS`] rows of `values`, none of whose features is larger in size than `largest`. Panics if they cannot be
+    /// read in whole vectors.
     #[inline(always)]
-    pub(crate) fn new(values: &'a [i16], width: usize, upcoming: &'a Upcoming) -> Self {
+    pub(crate) fn new(values: &'a [i16], width: usize, largest: i16, upcoming: &'a Upcoming) -> Self {
         assert!(values.len() >= (BLOCK_ROWS - 1) * width + width.next_multiple_of(LANES));
-        Run { values, width, upcoming }
+        Run { values, width, largest, upcoming }
     }
 }
 
@@ -128,14 +140,18 @@ impl DenseBlock for Run<'_> {
         self.width
     }
 
+    fn largest(&self) -> i16 {
+        self.largest
+    }
+
     fn upcoming(&self) -> &Upcoming {
         self.upcoming
     }
 
     fn as_panel<T>(&self, work: impl FnOnce(&Panel<'_>) -> T) -> T {
         let offsets: [usize; BLOCK_ROWS] = std::array::from_fn(|row| row * self.width);
-        let Run { values, width, upcoming } = *self;
-        work(&Panel { values, offsets: &offsets, width, upcoming })
+        let Run { values, width, largest, upcoming } = *self;
+        work(&Panel { values, offsets: &offsets, width, largest, upcoming })
     }
 
     #[cfg(target_arch = "x86_64")]

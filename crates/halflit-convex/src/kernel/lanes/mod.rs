@@ -10,7 +10,7 @@
 //!
 //! The fast instruction multiplies 16-bit integers in adjacent pairs and adds into 32-bit lanes. Weights are two balanced
 //! digits in base 2^12 (|digit| <= 2^11): |digit * q| <= 2^11 (2^15 - 1), so 32 products fit in a lane, which is 16 vectors; then
-//! the lanes are widened to 64 bits. Coefficients are three balanced digits in base 2^12 (|digit| <= 2^11):
+//! the lanes are widened to 64 bits. Of features in [-1, 1], which is what tables are encoded to, twice as many fit. Coefficients are three balanced digits in base 2^12 (|digit| <= 2^11):
 //! |digit * q| <= 2^11 (2^15 - 1), so 32 rows fit in a lane: the block size. Where two digits hold a block's coefficients the third
 //! is left out.
 //!
@@ -37,7 +37,7 @@ mod upcoming;
 mod vectors;
 
 pub(crate) use blocks::{DenseBlock, Panel, Run};
-pub(crate) use upcoming::Upcoming;
+pub(crate) use upcoming::{Upcoming, in_between};
 pub(crate) use vectors::{Arrays, SIXTEEN, VectorWork, Vectors};
 
 use super::block::{Block, Rule};
@@ -45,13 +45,17 @@ use super::clamp::clamp_block;
 use super::weights::{DIGIT_BITS, LANES, LatticeWeights};
 use std::sync::OnceLock;
 #[cfg(target_arch = "x86_64")]
-use upcoming::{SCORING, SUMMING};
+use upcoming::{scoring, summing};
 
 /// Base of the three digits of a coefficient.
 const COEFFICIENT_DIGIT_BITS: u32 = 12;
 
 /// Vectors whose digit products fit into one 32-bit lane: 2 products per vector, 32 * 2^11 (2^15 - 1) < 2^31.
 const VECTORS_PER_PANEL: usize = 16;
+
+/// The same for features in [-1, 1]: 62 * 2^11 * 2^14 < 2^31.
+#[cfg(target_arch = "x86_64")]
+const VECTORS_PER_SMALL_PANEL: usize = 31;
 
 /// Features that stay in the first cache while every output is computed.
 #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@ const LINE_BYTES: usize = 64;
 /// The rows that will be read after a block: they are asked for, a few cache lines at a time, while the block is computed.
 ///
 /// A processor has room for only so many lines on their way and may forget what it is asked for beyond that, so the asking is
-/// spread over all of a block's work: [`SCORING`] of it, [`SUMMING`] of it, and the rest in between. Work that is done in several
+/// spread over all of a block's work: [`scoring`] of it, [`summing`] of it, and the rest in between. Work that is done in several
 /// parts may ask sooner.
 pub(crate) struct Upcoming {
     /// The addresses where rows, or runs of rows, begin: nothing is read there yet.
@@ -24,10 +24,20 @@ pub(crate) struct Upcoming {
 }
 
 /// Eighths of the lines that are asked for while rows are scored.
-pub(crate) const SCORING: usize = 3;
+pub(crate) fn scoring(outputs: usize) -> usize {
+    4 - in_between(outputs)
+}
+
+/// Eighths of the lines that are asked for between scoring and adding up, twice: of several outputs there is little work in between, and
+/// many lines at once would keep it waiting.
+pub(crate) fn in_between(outputs: usize) -> usize {
+    usize::from(outputs == 1)
+}
 
 /// Eighths of the lines that are asked for while rows are added up.
-pub(crate) const SUMMING: usize = 3;
+pub(crate) fn summing(outputs: usize) -> usize {
+    4 - in_between(outputs)
+}
 
 impl Upcoming {
     /// No rows.
