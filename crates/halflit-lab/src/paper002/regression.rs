@@ -103,6 +103,13 @@ impl Draw {
     }
 }
 
+/// What halflit would do on its own, in words.
+pub fn choice(problem: Problem, epsilon: f64) -> Result<String> {
+    let request = Request { budget: Some(Budget { epsilon, delta: 1e-5 }), ..Request::default() };
+    let plan = Plans::new(problem, &request)?.best()?;
+    Ok(format!("{}, {}", plan.summary().mechanism, plan.summary().variant))
+}
+
 /// Trains once, through the whole flow (plan, charge, run), and hands the problem back for the next run.
 pub fn train(
     problem: Problem,
