@@ -273,52 +273,42 @@ enum Guess {
 }
 
 impl Guess {
+    /// (a + v)(a + v)^T = a a^T + a v^T + v a^T + v v^T: the public features count once for all values of a row, and what values fill once for all
+    /// rows.
     fn new(believed: &Believed<'_>, lambda: f64) -> Self {
         let width = believed.rows.width();
         let curvature = crate::mechanisms::noisy_gradient::schedule::curvature(believed.loss);
-        let is_matrix = width <= LARGEST_GUESSED;
-        let mut moments = vec![0.0; if is_matrix { width * width } else { width }];
-        let mut add = |entries: &[(usize, f64)], share: f64| {
-            for &(i, x) in entries {
-                if is_matrix {
-                    entries.iter().for_each(|&(j, y)| moments[i * width + j] += share * x * y);
-                } else {
-                    moments[i] += share * x * x;
+        let mut moments = Moments::new(width);
+        let k = believed.values.len();
+        let mut sums_by_value = vec![0.0; k * width];
+        let mut share_by_value = vec![0.0; k];
+        for (row, every) in evenly_spread(believed.rows.len()) {
+            let share = curvature * every * believed.row_weight(row) / believed.total_weight;
+            let known = Entries::of(believed.rows, row);
+            moments.add(&known, share);
+            for (value, &belief) in believed.beliefs[row * k..(row + 1) * k].iter().enumerate() {
+                if belief > GUESSED_BELIEF && !believed.values.shift(value).is_empty() {
+                    let share = share * f64::from(belief);
+                    share_by_value[value] += share;
+                    let sums = &mut sums_by_value[value * width..][..width];
+                    known.each().for_each(|(column, x)| sums[column] += share * x);
                 }
             }
-        };
-        let seen = believed.rows.len().min(GUESSED_ROWS);
-        let scale = curvature * believed.rows.len() as f64 / (seen.max(1) as f64 * believed.total_weight);
-        let k = believed.values.len();
-        for index in 0..seen {
-            let row = index * believed.rows.len() / seen;
-            let known = entries(believed.rows, row);
-            let beliefs = &believed.beliefs[row * k..(row + 1) * k];
-            for (value, &belief) in beliefs.iter().enumerate().filter(|(_, p)| **p > GUESSED_BELIEF) {
-                let mut filled = known.clone();
-                let shift = believed.values.shift(value).iter();
-                filled.extend(shift.map(|&(at, q)| (at as usize, f64::from(q) * FEATURE_UNIT)));
-                add(&filled, scale * believed.row_weight(row) * f64::from(belief));
-            }
+        }
+        for (value, &share) in share_by_value.iter().enumerate() {
+            let filled = Entries::some(believed.values.shift(value).iter().copied());
+            moments.add(&filled, share);
+            filled
+                .each()
+                .for_each(|(at, x)| moments.add_across(at, x, &sums_by_value[value * width..][..width]));
         }
         let (public, _) = believed.public;
-        let seen = public.len().min(GUESSED_ROWS);
-        let scale = curvature * believed.public_weight * public.len() as f64
-            / (seen.max(1) as f64 * believed.total_weight);
-        for index in 0..seen {
-            add(&entries(public, index * public.len() / seen), scale);
+        for (row, every) in evenly_spread(public.len()) {
+            let share = curvature * every * believed.public_weight / believed.total_weight;
+            moments.add(&Entries::of(public, row), share);
         }
         // Directions that these rows do not show are given a little curvature too.
-        let ridge = lambda + 1e-6 * curvature;
-        if is_matrix {
-            let mut matrix = moments.clone();
-            matrix.iter_mut().step_by(width + 1).for_each(|entry| *entry += ridge);
-            if let Some(factor) = Cholesky::factor(matrix, width) {
-                return Guess::Matrix { factor, width };
-            }
-            moments = moments.iter().step_by(width + 1).copied().collect();
-        }
-        Guess::Diagonal(moments.iter().map(|m| 1.0 / (m + ridge)).collect())
+        moments.inverse(lambda + 1e-6 * curvature)
     }
 
     fn apply(&self, gradient: &[f64]) -> Vec<f64> {
@@ -333,13 +323,168 @@ impl Guess {
     }
 }
 
-/// The entries of a row that are not zero, in real units.
-fn entries(rows: &Rows, row: usize) -> Vec<(usize, f64)> {
-    let real = |(column, q): (usize, i16)| (column, f64::from(q) * FEATURE_UNIT);
-    match rows {
-        Rows::Dense(rows) => {
-            rows.row(row).iter().copied().enumerate().filter(|(_, q)| *q != 0).map(real).collect()
+/// At most [`GUESSED_ROWS`] rows, and how many each of them stands for.
+fn evenly_spread(rows: usize) -> impl Iterator<Item = (usize, f64)> {
+    let seen = rows.min(GUESSED_ROWS);
+    (0..seen).map(move |index| (index * rows / seen, rows as f64 / seen as f64))
+}
+
+/// Second moments: on and below the diagonal of a matrix, or the diagonal alone of a large one.
+struct Moments {
+    sums: Vec<f64>,
+    width: usize,
+    is_matrix: bool,
+}
+
+impl Moments {
+    fn new(width: usize) -> Self {
+        let is_matrix = width <= LARGEST_GUESSED;
+        Moments { sums: vec![0.0; if is_matrix { width * width } else { width }], width, is_matrix }
+    }
+
+    /// Adds `share` x x^T.
+    fn add(&mut self, entries: &Entries, share: f64) {
+        for (own, (column, x)) in entries.each().enumerate() {
+            if !self.is_matrix {
+                self.sums[column] += share * x * x;
+                continue;
+            }
+            let (line, x) = (&mut self.sums[column * self.width..][..self.width], share * x);
+            let others = &entries.values[..=own];
+            match &entries.columns {
+                None => line.iter_mut().zip(others).for_each(|(sum, y)| *sum += x * y),
+                Some(columns) => columns.iter().zip(others).for_each(|(&other, y)| line[other] += x * y),
+            }
         }
-        Rows::Sparse(rows) => rows.row(row).iter().map(real).collect(),
+    }
+
+    /// Adds x times other columns' sums to the moments of `column`, where they are zero themselves.
+    fn add_across(&mut self, column: usize, x: f64, sums: &[f64]) {
+        for (other, sum) in sums.iter().enumerate().filter(|_| self.is_matrix) {
+            self.sums[column.max(other) * self.width + column.min(other)] += x * sum;
+        }
+    }
+
+    /// The inverse of these and a ridge.
+    fn inverse(self, ridge: f64) -> Guess {
+        let Moments { mut sums, width, is_matrix } = self;
+        let apart = if is_matrix { width + 1 } else { 1 };
+        sums.iter_mut().step_by(apart).for_each(|sum| *sum += ridge);
+        let diagonal = || Guess::Diagonal(sums.iter().step_by(apart).map(|sum| 1.0 / sum).collect());
+        if !is_matrix {
+            return diagonal();
+        }
+        match Cholesky::factor(sums.clone(), width) {
+            Some(factor) => Guess::Matrix { factor, width },
+            None => diagonal(),
+        }
+    }
+}
+
+/// Entries of a row in real units, in the order of columns.
+struct Entries {
+    /// Their columns, if they are not all.
+    columns: Option<Vec<usize>>,
+    values: Vec<f64>,
+}
+
+impl Entries {
+    /// Those of a row.
+    fn of(rows: &Rows, row: usize) -> Self {
+        match rows {
+            Rows::Dense(rows) => {
+                let values = rows.row(row).iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect();
+                Entries { columns: None, values }
+            }
+            Rows::Sparse(rows) => Entries::some(rows.row(row).iter().map(|(column, q)| (column as u32, q))),
+        }
+    }
+
+    fn some(entries: impl Iterator<Item = (u32, i16)>) -> Self {
+        let real = |(column, q): (u32, i16)| (column as usize, f64::from(q) * FEATURE_UNIT);
+        let (columns, values) = entries.map(real).unzip();
+        Entries { columns: Some(columns), values }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (usize, f64)> {
+        let column = |own: usize| self.columns.as_ref().map_or(own, |columns| columns[own]);
+        self.values.iter().enumerate().map(move |(own, &value)| (column(own), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Numbers;
+    use halflit_convex::{DenseRows, LossSpec, SparseRows};
+
+    /// The guess against the sum of (a + v)(a + v)^T over rows and values written out, in both storages and beyond what is kept as a matrix.
+    #[test]
+    fn the_guessed_curvature_is_that_of_rows_with_their_values() {
+        for width in [5, LARGEST_GUESSED + 1] {
+            let mut numbers = Numbers(3);
+            // Columns 1 and 3 are the sensitive ones.
+            let cell = |column: usize, number: f64| match column {
+                1 | 3 => 0,
+                _ => (16_384.0 * (2.0 * number - 1.0)) as i16,
+            };
+            let cells: Vec<Vec<i16>> =
+                (0..40).map(|_| (0..width).map(|column| cell(column, numbers.next())).collect()).collect();
+            let mut sparse = SparseRows::new(width).unwrap();
+            for row in &cells {
+                let (columns, values): (Vec<u32>, Vec<i16>) =
+                    (0..).zip(row).filter(|(_, q)| **q != 0).map(|(column, q)| (column, *q)).unzip();
+                sparse.push_row(&columns, &values).unwrap();
+            }
+            let shifts = vec![vec![], vec![(1, 16_384)], vec![(1, -9_000), (3, 12_000)]];
+            let values = SensitiveValues::new(shifts.clone(), None).unwrap();
+            let beliefs: Vec<f32> =
+                (0..40).flat_map(|row| [0.2, 0.3 + 0.01 * row as f32, 0.5 - 0.01 * row as f32]).collect();
+            let loss = Loss::new(LossSpec::Logistic).unwrap();
+            let (lambda, curvature) = (0.01, 0.25);
+            let mut expected = vec![0.0; width * width];
+            let mut add = |row: &[f64], share: f64| {
+                for i in 0..width {
+                    for j in 0..width {
+                        expected[i * width + j] += curvature * share * row[i] * row[j];
+                    }
+                }
+            };
+            let real = |row: &[i16]| row.iter().map(|&q| f64::from(q) * FEATURE_UNIT).collect::<Vec<_>>();
+            for (row, beliefs) in cells.iter().zip(beliefs.chunks_exact(3)) {
+                for (shift, &belief) in shifts.iter().zip(beliefs) {
+                    let mut filled = row.clone();
+                    shift.iter().for_each(|&(column, q)| filled[column as usize] = q);
+                    add(&real(&filled), f64::from(belief) / 50.0);
+                }
+                add(&real(row), 0.5 / 50.0);
+            }
+            expected.iter_mut().step_by(width + 1).for_each(|entry| *entry += lambda + 1e-6 * curvature);
+            let gradient: Vec<f64> = (0..width).map(|_| numbers.next() - 0.5).collect();
+            let labels = vec![1.0; 40];
+            for rows in [Rows::from(DenseRows::from_rows(width, &cells).unwrap()), sparse.into()] {
+                let believed = Believed {
+                    loss,
+                    rows: &rows,
+                    labels: Some(&labels),
+                    values: &values,
+                    beliefs: &beliefs,
+                    row_weights: None,
+                    public: (&rows, &labels),
+                    public_weight: 0.5,
+                    total_weight: 50.0,
+                };
+                let found = Guess::new(&believed, lambda).apply(&gradient);
+                for (i, g) in gradient.iter().enumerate() {
+                    let line = &expected[i * width..][..width];
+                    let back = if width <= LARGEST_GUESSED {
+                        line.iter().zip(&found).map(|(h, w)| h * w).sum()
+                    } else {
+                        line[i] * found[i]
+                    };
+                    assert!((back - g).abs() < 1e-6, "{width} {i}: {back} {g}");
+                }
+            }
+        }
     }
 }
