@@ -617,7 +617,7 @@ fn chart(cells: &[Cell], axis: &str, name: &str) -> String {
         Series::line(mechanism, points.filter_map(|cell| Some((at(cell), cell.excess?))).collect()).marked()
     };
     LineChart {
-        title: format!("Excess training loss against {name}"),
+        title: "Excess training loss".to_owned(),
         x_label: name.to_owned(),
         y_label: "excess loss".to_owned(),
         x_scale: Scale::Log,
