@@ -76,6 +76,42 @@ impl<'a> UnitSums<'a> {
         centre: Option<Centre<'_>>,
         batch: Batch<'_>,
     ) -> Result<Vec<i64>, KernelError> {
+        let size = weights.width() * weights.outputs();
+        self.pass(weights, rule, centre, batch, size, &|vector, total| {
+            clip_to_norm(vector, self.bound);
+            add_into(total, vector);
+        })
+    }
+
+    /// How many units of the batch have vectors of which size before they are clipped: `bin_of` gives the bin of a squared norm, below `bins`.
+    pub fn count<R: Rule>(
+        &self,
+        weights: &LatticeWeights,
+        rule: &R,
+        centre: Option<Centre<'_>>,
+        batch: Batch<'_>,
+        bins: usize,
+        bin_of: impl Fn(u128) -> usize + Sync,
+    ) -> Result<Vec<i64>, KernelError> {
+        self.pass(weights, rule, centre, batch, bins, &|vector, total| {
+            let squares = vector.iter().map(|&v| u128::from(v.unsigned_abs()).pow(2));
+            let squared = squares.fold(0, u128::saturating_add);
+            if let Some(count) = total.get_mut(bin_of(squared)) {
+                *count += 1;
+            }
+        })
+    }
+
+    /// Forms every unit's vector and lets `ending` add it to a total of `total_size` integers.
+    fn pass<R: Rule>(
+        &self,
+        weights: &LatticeWeights,
+        rule: &R,
+        centre: Option<Centre<'_>>,
+        batch: Batch<'_>,
+        total_size: usize,
+        ending: &Ending<'_>,
+    ) -> Result<Vec<i64>, KernelError> {
         let count = batch.check(self.units())?;
         let size = weights.width() * weights.outputs();
         if let Some(centre) = centre {
@@ -83,24 +119,24 @@ impl<'a> UnitSums<'a> {
         }
         let pass = Pass::new(self.rows, weights, rule, &self.limits, self.level)?;
         let sum_range = |start: usize, end: usize| {
-            let mut clipper = Clipper {
+            let mut work = Units {
                 pass: &pass,
                 centre,
-                bound: self.bound,
+                ending,
                 scratch: Scratch::new(weights.outputs()),
                 unit: pass.zero(),
                 vector: vec![0; size],
-                total: vec![0; size],
+                total: vec![0; total_size],
             };
             let units = (start..end).map(|position| match batch {
                 Batch::All => position,
                 Batch::Only(list) => list[position] as usize,
             });
-            clipper.run(self.offsets, units);
-            clipper.total
+            work.run(self.offsets, units);
+            work.total
         };
         let rows_per_unit = self.rows.len().div_ceil(self.units().max(1)).max(1);
-        Ok(in_parallel(count, size * rows_per_unit, sum_range).unwrap_or_else(|| vec![0; size]))
+        Ok(in_parallel(count, size * rows_per_unit, sum_range).unwrap_or_else(|| vec![0; total_size]))
     }
 
     /// The centre fits, and the longest multiple of it stays below 2^61.
@@ -129,11 +165,14 @@ impl<'a> UnitSums<'a> {
     }
 }
 
-/// One thread's work: forms, clips and adds units, evaluating coefficients for blocks of whole small units.
-struct Clipper<'a, R> {
+/// What becomes of a unit's vector: something is added to a total.
+type Ending<'a> = dyn Fn(&mut [i64], &mut [i64]) + Sync + 'a;
+
+/// One thread's work: forms units and ends them, evaluating coefficients for blocks of whole small units.
+struct Units<'a, R> {
     pass: &'a Pass<'a, R>,
     centre: Option<Centre<'a>>,
-    bound: u64,
+    ending: &'a Ending<'a>,
     scratch: Scratch,
     /// The unit's sum in the pass's order.
     unit: Vec<i64>,
@@ -142,7 +181,7 @@ struct Clipper<'a, R> {
     total: Vec<i64>,
 }
 
-impl<R: Rule> Clipper<'_, R> {
+impl<R: Rule> Units<'_, R> {
     fn run(&mut self, offsets: &[usize], units: impl Iterator<Item = usize>) {
         let mut rows: Vec<u32> = Vec::with_capacity(BLOCK_ROWS);
         let mut waiting: Vec<(usize, usize)> = Vec::with_capacity(BLOCK_ROWS);
@@ -187,7 +226,7 @@ impl<R: Rule> Clipper<'_, R> {
         self.close(unit);
     }
 
-    /// Subtracts the centre, clips, adds to the total, and starts the next unit.
+    /// Subtracts the centre, ends the unit, and starts the next one.
     fn close(&mut self, unit: usize) {
         self.pass.finish_into(&self.unit, &mut self.vector);
         if let Some(Centre { vector, multiples }) = self.centre {
@@ -197,8 +236,7 @@ impl<R: Rule> Clipper<'_, R> {
                 *value = value.wrapping_sub(multiple.wrapping_mul(centre));
             }
         }
-        clip_to_norm(&mut self.vector, self.bound);
-        add_into(&mut self.total, &self.vector);
+        (self.ending)(&mut self.vector, &mut self.total);
         self.unit.fill(0);
     }
 }
