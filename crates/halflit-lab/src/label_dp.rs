@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::label_tables::{LabelTable, TABLES};
-use halflit::mechanisms::noisy_gradient::Centre;
+use halflit::mechanisms::noisy_gradient::parts::Sampling;
+use halflit::mechanisms::noisy_gradient::{Centre, Params};
 use halflit::mechanisms::public_rows;
 use halflit::noise::{NoiseSource, Probability};
 use halflit::plot::{LineChart, Scale, Series};
@@ -206,12 +207,12 @@ impl Bench {
         let start = std::time::Instant::now();
         let training =
             Table::read(&self.train, &pose(&self.declaration, &self.train)?.encoding().read_options(true))?;
+        let rate = contender.batches.map(|batches| Probability::new(1, batches)).transpose()?;
+        let sampling = rate.map(Sampling::Poisson);
         let request = Request {
             budget: Some(Budget { epsilon, delta }),
             mechanism: Some(contender.mechanism.to_owned()),
-            centre: contender.centre,
-            sampling_rate: contender.batches.map(|batches| Probability::new(1, batches)).transpose()?,
-            ..Request::default()
+            gradient: Params { centre: contender.centre, sampling, ..Params::default() },
         };
         let mut scores = Vec::with_capacity(runs);
         let mut predicted = 0.0;

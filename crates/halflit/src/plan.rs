@@ -1,12 +1,9 @@
 //! Planning: every mechanism that supports the declared relation, priced and ranked by predicted error. No private cell is read.
 
 use crate::figures::{about, whole};
-use crate::mechanisms::noisy_gradient::parts::{Clip, Sampling};
-use crate::mechanisms::noisy_gradient::{self, Centre};
-use crate::mechanisms::{MechanismError, MechanismPlan, Watch, public_rows, zero_model_loss};
+use crate::mechanisms::{MechanismError, MechanismPlan, Watch, is_hopeless, noisy_gradient, public_rows};
 use crate::problem::Problem;
 use crate::rehearsal::{MadeUp, Rehearsal};
-use halflit_noise::Probability;
 use halflit_privacy::{AccountingError, Delta, Event, Interval, ParameterError, Profile, Relation};
 use halflit_table::Budget;
 use serde::Serialize;
@@ -18,16 +15,22 @@ pub struct Request {
     pub budget: Option<Budget>,
     /// The mechanism to take; by default the one with the smallest predicted error.
     pub mechanism: Option<String>,
-    /// The centre of `noisy_gradient`.
-    pub centre: Option<Centre>,
-    /// The sampling rate of `noisy_gradient`.
-    pub sampling_rate: Option<Probability>,
-    /// The number of steps of `noisy_gradient`.
-    pub steps: Option<u64>,
-    /// The clip norm of `noisy_gradient`.
-    pub clip_norm: Option<f64>,
-    /// The parts of `noisy_gradient`, where the fields above leave them open. Given, nothing else is planned for that mechanism.
-    pub gradient: Option<noisy_gradient::Params>,
+    /// Parts of `noisy_gradient`. If one is given, that is the mechanism.
+    pub gradient: noisy_gradient::Params,
+}
+
+impl Request {
+    /// The mechanism that is asked for, by its name or by its parts.
+    pub(crate) fn wanted(&self) -> Result<Option<&str>, PlanError> {
+        let has_parts = self.gradient != noisy_gradient::Params::default();
+        match self.mechanism.as_deref() {
+            None if has_parts => Ok(Some(noisy_gradient::NAME)),
+            Some(mechanism) if has_parts && mechanism != noisy_gradient::NAME => {
+                Err(PlanError::PartsOfAnother { mechanism: mechanism.to_owned() })
+            }
+            named => Ok(named),
+        }
+    }
 }
 
 /// Why nothing could be planned.
@@ -44,6 +47,15 @@ pub enum PlanError {
         wanted: String,
         /// What there is.
         known: Vec<String>,
+    },
+    /// Parts of the noisy gradient for a mechanism that has none.
+    #[error(
+        "{mechanism} has no steps, clip norm, sampling rate or other parts of {}; leave these options out, or take {0}",
+        noisy_gradient::NAME
+    )]
+    PartsOfAnother {
+        /// What was asked for.
+        mechanism: String,
     },
     /// An event could not be priced.
     #[error(transparent)]
@@ -118,7 +130,8 @@ pub struct Summary {
     pub mechanism: String,
     /// What distinguishes this candidate.
     pub variant: String,
-    /// Predicted excess of the mean loss over the best model, by a formula in public constants or by rehearsal: good for ranking.
+    /// Predicted excess of the mean loss over the best model, by a formula in public constants or by rehearsal: good for ranking. Infinite if
+    /// nothing is predicted of parts that were fixed by hand.
     pub predicted_excess: f64,
     /// Whether the prediction is what the candidate did on a made-up table, the same for all candidates.
     pub is_rehearsed: bool,
@@ -149,7 +162,7 @@ impl Summary {
             releases: 1,
             passes: 1.0,
             noise_per_release: noise,
-            is_hopeless: predicted_excess >= zero_model_loss(problem.loss()),
+            is_hopeless: is_hopeless(predicted_excess, problem),
         }
     }
 }
@@ -175,7 +188,8 @@ impl Plans {
         };
         let mut candidates = Vec::new();
         let mut refusal = None;
-        for mechanism in MechanismPlan::candidates(&problem, request, target) {
+        let wanted = request.wanted()?;
+        for mechanism in MechanismPlan::candidates(&problem, wanted, &request.gradient, target) {
             match mechanism {
                 Ok(mechanism) => {
                     let summary = mechanism.summary(&problem);
@@ -184,19 +198,14 @@ impl Plans {
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
-        // Parts fixed by hand that were refused: the reason, not another mechanism.
-        let is_gradient = |candidate: &Candidate| candidate.summary.mechanism == noisy_gradient::NAME;
-        let wanted_parts = request.gradient.is_some() && !candidates.iter().any(is_gradient);
-        match refusal {
-            Some(error) if candidates.is_empty() || wanted_parts => return Err(error.into()),
-            _ => {}
-        }
         if candidates.is_empty() {
+            if let Some(error) = refusal {
+                return Err(error.into());
+            }
             let known = MechanismPlan::names(&problem).into_iter().map(str::to_owned).collect();
-            let wanted = request.mechanism.clone().unwrap_or_else(|| "any".to_owned());
-            return Err(PlanError::Unknown { wanted, known });
+            return Err(PlanError::Unknown { wanted: wanted.unwrap_or("any").to_owned(), known });
         }
-        if request.mechanism.is_none() && candidates.len() > 1 && is_worth_rehearsing(&problem) {
+        if wanted.is_none() && candidates.len() > 1 && is_worth_rehearsing(&problem) {
             rehearse(&problem, &mut candidates, watch)?;
         }
         candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
@@ -217,14 +226,18 @@ impl Plans {
         self.without_public_rows
     }
 
-    /// What the public rows buy; none if there are none.
+    /// What the public rows buy; none if there are none, or if nothing is predicted of the best candidate.
     pub fn worth_of_public_rows(&self) -> Option<PublicRowsWorth> {
         let is_alone = |candidate: &&Candidate| candidate.summary.mechanism == public_rows::NAME;
         Some(PublicRowsWorth {
             rows: self.problem.facts().public_rows,
             without: self.without_public_rows?,
             alone: self.candidates.iter().find(is_alone).map(|alone| alone.summary.predicted_excess),
-            with: self.candidates.first()?.summary.predicted_excess,
+            with: self
+                .candidates
+                .first()
+                .map(|best| best.summary.predicted_excess)
+                .filter(|excess| excess.is_finite())?,
         })
     }
 
@@ -286,7 +299,7 @@ fn rehearse(
         let summary = &mut candidate.summary;
         summary.predicted_excess = rehearsal.excess(&weights, best_loss)?;
         summary.is_rehearsed = true;
-        summary.is_hopeless = summary.predicted_excess >= zero_model_loss(problem.loss());
+        summary.is_hopeless = is_hopeless(summary.predicted_excess, problem);
     }
     watch.progress(total, total).is_break();
     Ok(())
@@ -391,20 +404,6 @@ impl Plan {
     /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
-    }
-}
-
-/// The parameters that a request fixes for `noisy_gradient`.
-impl From<&Request> for noisy_gradient::Params {
-    fn from(request: &Request) -> Self {
-        let given = request.gradient.clone().unwrap_or_default();
-        noisy_gradient::Params {
-            centre: request.centre.or(given.centre),
-            sampling: request.sampling_rate.map(Sampling::Poisson).or(given.sampling),
-            steps: request.steps.or(given.steps),
-            clip: request.clip_norm.map(|norm| Clip::Fixed { norm }).or(given.clip),
-            ..given
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! kill -9 at many points: no charge is lost, nothing is released uncharged, the ledger stays readable.
 
+use halflit::mechanisms::noisy_gradient;
 use halflit::noise::NoiseSource;
 use halflit::table::{Column, Declaration, Declared, OutOfDomain, Table};
 use halflit::{Ledger, Plan, Plans, Problem, Request, Watch};
@@ -47,11 +48,8 @@ fn plan() -> Plan {
     let problem = Problem::pose(declared, OutOfDomain::Refuse).unwrap();
     let budget = Some(halflit::table::Budget { epsilon: 0.5, delta: 1e-6 });
     // A mechanism with steps to die in.
-    let mechanism = Some("noisy_gradient".to_owned());
-    Plans::new(problem, &Request { budget, mechanism, steps: Some(STEPS), ..Request::default() })
-        .unwrap()
-        .best()
-        .unwrap()
+    let gradient = noisy_gradient::Params { steps: Some(STEPS), ..noisy_gradient::Params::default() };
+    Plans::new(problem, &Request { budget, gradient, ..Request::default() }).unwrap().best().unwrap()
 }
 
 /// Dies by SIGKILL at one point.

@@ -1,19 +1,36 @@
 //! The options that fix parts of `noisy_gradient`.
 
 use crate::Failure;
+use halflit::mechanisms::noisy_gradient::Params;
+use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
 use halflit::mechanisms::noisy_gradient::parts::{
-    Average, Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start,
+    Average, Centre, Clip, Combiner, DescentChoice, PublicPart, Sampling, Start,
 };
-use halflit::mechanisms::noisy_gradient::{Params, modes};
+use halflit::noise::{Probability, Rational};
 use std::num::NonZeroU64;
 
-/// Parts of `noisy_gradient` that may be fixed by hand; each needs what its description says.
+/// Parts of `noisy_gradient` that may be fixed by hand: if one is, that is the mechanism. What is left out follows from declared constants, the noise and public rows.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Parts of noisy_gradient")]
+#[command(next_help_heading = "Parts of noisy_gradient (any of them selects it)")]
 pub struct GradientOptions {
-    /// A method by name; the options below change its parts.
+    /// A method by name; the options below are its constants.
     #[arg(long, value_enum)]
     method: Option<Method>,
+    /// Let each unit take part in a step with this probability, as 1/64 or 0.01 [default: everyone in every step].
+    #[arg(long, value_name = "RATE")]
+    sampling_rate: Option<String>,
+    /// Let every unit take part in one step only, dealt into this many batches.
+    #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate")]
+    one_pass: Option<NonZeroU64>,
+    /// Number of gradient steps.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// Largest norm of one unit's contribution.
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    clip_norm: Option<f64>,
+    /// Measure the clip norm in every step: the norm that this share of the contributions stays below.
+    #[arg(long, value_name = "SHARE", conflicts_with = "clip_norm", allow_negative_numbers = true)]
+    clip_quantile: Option<f64>,
     /// What is subtracted from a unit's gradient before it is clamped [default: the better one].
     #[arg(long, value_enum)]
     centre: Option<CentreName>,
@@ -26,19 +43,16 @@ pub struct GradientOptions {
     /// Weight of the private gradient against the public rows' gradient, 0 to 1, or `auto` [default: every row counts the same].
     #[arg(long)]
     alpha: Option<String>,
-    /// Measure the clip norm in every step: the norm that this share of the contributions stays below.
-    #[arg(long, value_name = "SHARE", conflicts_with = "clip_norm", allow_negative_numbers = true)]
-    clip_quantile: Option<f64>,
-    /// Let every unit take part in one step only, dealt into this many batches.
-    #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate")]
-    one_pass: Option<NonZeroU64>,
     /// Take this many public rows in a step, drawn anew [default: all].
     #[arg(long, value_name = "ROWS")]
     public_batch: Option<NonZeroU64>,
-    /// Length of a step [default: from the constants].
+    /// Length of a step.
     #[arg(long, allow_negative_numbers = true)]
     step_size: Option<f64>,
-    /// Which iterates are returned [default: the average of the second half].
+    /// Share of the velocity that survives a step, 0 or more and below 1.
+    #[arg(long, allow_negative_numbers = true)]
+    momentum: Option<f64>,
+    /// Which iterates are returned [default: the average of the second half; the last one of a named method].
     #[arg(long, value_enum)]
     average: Option<AverageName>,
     /// Each step spends this many times the squared mu of the one before [default: 1].
@@ -49,18 +63,23 @@ pub struct GradientOptions {
 /// A method by name.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Method {
-    /// Full-batch noisy gradient descent, last iterate.
+    /// Noisy gradient descent with full batches; public rows count like private ones.
     DpGd,
-    /// Noisy stochastic gradient descent; give --sampling-rate.
+    /// Noisy stochastic gradient descent; public rows count like private ones. Needs --sampling-rate or --one-pass.
     DpSgd,
-    /// Algorithm 1 of Lowy et al. 2024; give --sampling-rate (or --one-pass), --public-batch and --alpha.
+    /// Algorithm 1 of Lowy et al. 2024, from the public rows' own fit. Needs --alpha, and --sampling-rate or --one-pass.
     #[value(name = "paper-002-alg-1")]
     Paper002Alg1,
-    /// Algorithm 1 of Mahloujifar et al. 2023 (feature DP) for public columns, momentum 0.9; give --sampling-rate and --clip-norm.
+    /// Its accelerated variant (Appendix E.3.1). Needs --alpha and --one-pass.
+    #[value(name = "paper-002-accelerated")]
+    Paper002Accelerated,
+    /// Algorithm 1 of Mahloujifar et al. 2023 (feature DP) for public columns, momentum 0.9 unless given. Needs --sampling-rate; --hidden-weight is its alpha.
     #[value(name = "paper-003-alg-1")]
     Paper003Alg1,
-    /// Public-data-assisted mirror descent for linear regression; give --sampling-rate.
+    /// Public-data-assisted mirror descent for linear regression.
     PdaMd,
+    /// Newton steps from the public rows' own fit, with their curvature.
+    Newton,
     /// The posterior of public rows and noisy gradients, for linear regression.
     Posterior,
 }
@@ -88,15 +107,155 @@ enum AverageName {
     Weighted,
 }
 
-/// Regularization of the public second moments in PDA-MD, as in its authors' experiments.
-const RIDGE: f64 = 0.01;
-
-/// Step size of a named method when none is given: safe for rows of norm 1 and curvature 1.
-const STEP_SIZE: f64 = 0.5;
+/// Momentum of Algorithm 1 of Mahloujifar et al. 2023, as in their experiments.
+const FEATURE_DP_MOMENTUM: f64 = 0.9;
 
 impl GradientOptions {
-    /// The centre, if it is fixed.
-    pub fn centre(&self) -> Option<Centre> {
+    /// The fixed parts, with every number checked; the default if nothing is fixed.
+    pub fn params(&self) -> Result<Params, Failure> {
+        if self.steps == Some(0) {
+            return refused("--steps 0: must be at least 1; leave it out to have it chosen");
+        }
+        for (name, value) in [
+            ("--clip-norm", self.clip_norm),
+            ("--hidden-weight", self.hidden_weight),
+            ("--step-size", self.step_size),
+            ("--budget-growth", self.budget_growth),
+        ] {
+            if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
+                return refused(format!("{name} {value}: must be a finite number above 0"));
+            }
+        }
+        if let Some(level) = self.clip_quantile.filter(|level| !(*level > 0.0 && *level < 1.0)) {
+            return refused(format!(
+                "--clip-quantile {level}: must lie strictly between 0 and 1, such as 0.8"
+            ));
+        }
+        if let Some(momentum) = self.momentum.filter(|momentum| !(0.0..1.0).contains(momentum)) {
+            return refused(format!("--momentum {momentum}: must be at least 0 and below 1, such as 0.9"));
+        }
+        let mut params = match self.method {
+            Some(method) => self.method_params(method)?,
+            None => self.open_params()?,
+        };
+        params.centre = self.centre().or(params.centre);
+        params.hidden_weight = self.hidden_weight.or(params.hidden_weight);
+        params.clip = self.clip_quantile.map(|level| Clip::Quantile { level }).or(params.clip);
+        params.budget_growth = self.budget_growth.or(params.budget_growth);
+        Ok(params)
+    }
+
+    /// The constants of a method.
+    fn constants(&self) -> Result<Constants, Failure> {
+        Ok(Constants {
+            steps: self.steps.and_then(NonZeroU64::new),
+            step_size: self.step_size,
+            clip_norm: self.clip_norm,
+            sampling: self.sampling()?.unwrap_or_default(),
+            public_batch: self.public_batch,
+            start: self.start().unwrap_or_default(),
+            average: self.average().unwrap_or(Average::Last),
+        })
+    }
+
+    fn method_params(&self, method: Method) -> Result<Params, Failure> {
+        let constants = self.constants()?;
+        let warm = Constants { start: self.start().unwrap_or(Start::PublicMinimizer), ..constants };
+        let is_sampled = constants.sampling != Sampling::FullBatch;
+        let alpha = || match self.alpha.as_deref().map(combiner).transpose()? {
+            Some(Combiner::Constant { alpha }) => Ok(alpha),
+            _ => {
+                refused("this method needs --alpha, a number from 0 to 1: the weight of the private gradient")
+            }
+        };
+        let is_public = matches!(method, Method::Paper002Alg1 | Method::Paper002Accelerated);
+        if self.alpha.is_some() && !is_public {
+            return refused(
+                "--alpha: only the methods paper-002-alg-1 and paper-002-accelerated have it; leave --method out to use it with the default",
+            );
+        }
+        if self.public_batch.is_some() && !is_public {
+            return refused(
+                "--public-batch: only the methods paper-002-alg-1 and paper-002-accelerated have it",
+            );
+        }
+        let has_momentum =
+            matches!(method, Method::DpGd | Method::DpSgd | Method::Paper002Alg1 | Method::Paper003Alg1);
+        if self.momentum.is_some() && !has_momentum {
+            return refused("--momentum: this method has its own way to step; leave it out");
+        }
+        let params = match method {
+            Method::DpGd if is_sampled => {
+                return refused(
+                    "--method dp-gd takes everyone in every step; leave out --sampling-rate and --one-pass, or take dp-sgd",
+                );
+            }
+            Method::DpSgd | Method::Paper002Alg1 | Method::Paper003Alg1 if !is_sampled => {
+                return refused(
+                    "this method needs batches: give --sampling-rate, such as 1/64, or --one-pass, such as 100",
+                );
+            }
+            Method::Paper002Accelerated if !matches!(constants.sampling, Sampling::OnePass { .. }) => {
+                return refused(
+                    "--method paper-002-accelerated is for one pass: give --one-pass, such as 100",
+                );
+            }
+            Method::DpGd | Method::DpSgd => constants.dp_sgd(),
+            Method::Paper002Alg1 => warm.algorithm_1(alpha()?),
+            Method::Paper002Accelerated => warm.accelerated(alpha()?),
+            Method::Paper003Alg1 => constants
+                .feature_dp(self.hidden_weight.unwrap_or(1.0), self.momentum.unwrap_or(FEATURE_DP_MOMENTUM)),
+            Method::PdaMd => warm.pda_md(None),
+            Method::Newton => Params {
+                sampling: self.sampling()?,
+                start: Some(warm.start),
+                descent: Some(DescentChoice::Newton),
+                ..self.steps_and_clip()
+            },
+            Method::Posterior => Params { steps: self.steps, ..modes::posterior() },
+        };
+        Ok(match (params.descent, self.momentum) {
+            (Some(DescentChoice::Momentum { step_size, average, .. }), Some(_)) => {
+                let descent = DescentChoice::Momentum { step_size, momentum: self.momentum, average };
+                Params { descent: Some(descent), ..params }
+            }
+            _ => params,
+        })
+    }
+
+    /// What is fixed without a method's name.
+    fn open_params(&self) -> Result<Params, Failure> {
+        let has_descent = self.step_size.is_some() || self.momentum.is_some() || self.average.is_some();
+        Ok(Params {
+            sampling: self.sampling()?,
+            start: self.start(),
+            combiner: self.alpha.as_deref().map(combiner).transpose()?,
+            public: self.public_batch.map(|batch| PublicPart::Mean { batch: Some(batch), rescaled: false }),
+            descent: has_descent.then_some(DescentChoice::Momentum {
+                step_size: self.step_size,
+                momentum: self.momentum,
+                average: self.average().unwrap_or(Average::Suffix),
+            }),
+            ..self.steps_and_clip()
+        })
+    }
+
+    fn steps_and_clip(&self) -> Params {
+        Params {
+            steps: self.steps,
+            clip: self.clip_norm.map(|norm| Clip::Fixed { norm }),
+            ..Params::default()
+        }
+    }
+
+    fn sampling(&self) -> Result<Option<Sampling>, Failure> {
+        if let Some(batches) = self.one_pass {
+            return Ok(Some(Sampling::OnePass { batches }));
+        }
+        Ok(self.sampling_rate.as_deref().map(rate).transpose()?.map(Sampling::Poisson))
+    }
+
+    fn centre(&self) -> Option<Centre> {
         self.centre.map(|centre| match centre {
             CentreName::Zero => Centre::Zero,
             CentreName::Midrange => Centre::Midrange,
@@ -106,103 +265,15 @@ impl GradientOptions {
         })
     }
 
-    /// The fixed parts, with every number checked; none if nothing is fixed.
-    pub fn params(&self) -> Result<Option<Params>, Failure> {
-        let mut params = self.method.map(|method| self.method_params(method)).unwrap_or_default();
-        if let Some(start) = self.start {
-            params.start = Some(match start {
-                StartName::Zero => Start::Zero,
-                StartName::PublicMinimizer => Start::PublicMinimizer,
-            });
-        }
-        if let Some(weight) = self.hidden_weight {
-            if !(weight.is_finite() && weight > 0.0) {
-                return Err(Failure::BadInput(format!(
-                    "--hidden-weight {weight}: must be a finite number above 0"
-                )));
-            }
-            params.hidden_weight = Some(weight);
-        }
-        if let Some(alpha) = &self.alpha {
-            params.combiner = Some(combiner(alpha)?);
-        }
-        if let Some(level) = self.clip_quantile {
-            if !(level > 0.0 && level < 1.0) {
-                return Err(Failure::BadInput(format!(
-                    "--clip-quantile {level}: must lie strictly between 0 and 1, such as 0.8"
-                )));
-            }
-            params.clip = Some(Clip::Quantile { level });
-        }
-        if let Some(batches) = self.one_pass {
-            params.sampling = Some(Sampling::OnePass { batches });
-        }
-        if self.public_batch.is_some() {
-            params.public =
-                Some(PublicPart { batch: self.public_batch, ..params.public.unwrap_or_default() });
-        }
-        if let Some(value) = self.step_size.filter(|size| !(size.is_finite() && *size > 0.0)) {
-            return Err(Failure::BadInput(format!("--step-size {value}: must be a finite number above 0")));
-        }
-        if params.descent.is_none() && (self.step_size.is_some() || self.average.is_some()) {
-            params.descent = Some(self.plain_descent());
-        }
-        if let Some(growth) = self.budget_growth {
-            if !(growth.is_finite() && growth > 0.0) {
-                return Err(Failure::BadInput(format!(
-                    "--budget-growth {growth}: must be a finite number above 0"
-                )));
-            }
-            params.budget_growth = Some(growth);
-        }
-        Ok((params != Params::default()).then_some(params))
+    fn start(&self) -> Option<Start> {
+        self.start.map(|start| match start {
+            StartName::Zero => Start::Zero,
+            StartName::PublicMinimizer => Start::PublicMinimizer,
+        })
     }
 
-    fn method_params(&self, method: Method) -> Params {
-        let descent = Some(self.plain_descent());
-        let centre = Some(Centre::Zero);
-        let rescaled = Some(PublicPart { batch: None, rescaled: true });
-        match method {
-            Method::Posterior => modes::posterior(),
-            Method::DpGd | Method::DpSgd => Params { centre, descent, ..Params::default() },
-            Method::Paper002Alg1 => {
-                let combiner = Some(Combiner::Constant { alpha: 0.5 });
-                let start = Some(Start::PublicMinimizer);
-                Params { centre, descent, combiner, start, public: rescaled, ..Params::default() }
-            }
-            Method::Paper003Alg1 => Params {
-                centre: Some(Centre::Imputed),
-                descent: Some(Descent::Momentum {
-                    step_size: self.step_size.unwrap_or(STEP_SIZE),
-                    momentum: 0.9,
-                    average: self.average_or(Average::Last),
-                }),
-                ..Params::default()
-            },
-            Method::PdaMd => Params {
-                centre,
-                start: Some(Start::PublicMinimizer),
-                combiner: Some(Combiner::Constant { alpha: 1.0 }),
-                descent: Some(Descent::Preconditioned {
-                    step_size: self.step_size.unwrap_or(STEP_SIZE),
-                    ridge: RIDGE,
-                    average: self.average_or(Average::Last),
-                }),
-                ..Params::default()
-            },
-        }
-    }
-
-    fn plain_descent(&self) -> Descent {
-        Descent::Momentum {
-            step_size: self.step_size.unwrap_or(STEP_SIZE),
-            momentum: 0.0,
-            average: self.average_or(Average::Last),
-        }
-    }
-
-    fn average_or(&self, default: Average) -> Average {
-        self.average.map_or(default, |average| match average {
+    fn average(&self) -> Option<Average> {
+        self.average.map(|average| match average {
             AverageName::Last => Average::Last,
             AverageName::Uniform => Average::Uniform,
             AverageName::Suffix => Average::Suffix,
@@ -211,12 +282,25 @@ impl GradientOptions {
     }
 }
 
+fn refused<T>(message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::BadInput(message.into()))
+}
+
 fn combiner(text: &str) -> Result<Combiner, Failure> {
     if text == "auto" {
         return Ok(Combiner::Automatic);
     }
     match text.parse() {
         Ok(alpha) if (0.0..=1.0).contains(&alpha) => Ok(Combiner::Constant { alpha }),
-        _ => Err(Failure::BadInput(format!("--alpha {text}: must be a number from 0 to 1, or auto"))),
+        _ => refused(format!("--alpha {text}: must be a number from 0 to 1, or auto")),
+    }
+}
+
+fn rate(text: &str) -> Result<Probability, Failure> {
+    let allowed = "must be a ratio such as 1/64 or a decimal such as 0.01, above 0 and at most 1";
+    let ratio = text.parse::<Rational>().ok().filter(|ratio| ratio.numerator() > 0);
+    match ratio.map(Probability::try_from) {
+        Some(Ok(rate)) => Ok(rate),
+        _ => refused(format!("--sampling-rate {text}: {allowed}")),
     }
 }

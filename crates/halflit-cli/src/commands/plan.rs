@@ -47,16 +47,21 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     println!("{sentence}\n");
     println!("Budget: epsilon {}, delta {:e}. Best first:\n", budget.epsilon, budget.delta);
+    let width = summaries.iter().map(|row| row.variant.len()).max().unwrap_or_default();
     println!(
-        "  {:<19} {:<48} {:>10} {:>9} {:>8} {:>11}",
+        "  {:<18} {:<width$} {:>10} {:>9} {:>8} {:>11}",
         "mechanism", "variant", "predicted", "releases", "passes", "noise"
     );
     for row in &summaries {
         println!(
-            "  {:<19} {:<48} {:>10} {:>9} {:>8.1} {:>11}{}",
+            "  {:<18} {:<width$} {:>10} {:>9} {:>8.1} {:>11}{}",
             row.mechanism,
             row.variant,
-            about(row.predicted_excess, 2),
+            if row.predicted_excess.is_finite() {
+                about(row.predicted_excess, 2)
+            } else {
+                "unknown".to_owned()
+            },
             row.releases,
             row.passes,
             about(row.noise_per_release, 3),
@@ -66,6 +71,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     println!(
         "\n`predicted` is the expected excess of the mean loss; `noise` is the standard deviation per coordinate of the mean gradient."
     );
+    if summaries.iter().any(|row| !row.predicted_excess.is_finite()) {
+        println!("`unknown`: no formula says what comes of parts that are fixed by hand.");
+    }
     if summaries.iter().any(|row| row.is_rehearsed) {
         println!(
             "Predictions are from a rehearsal: each mechanism was tried on the public columns with made-up sensitive cells."

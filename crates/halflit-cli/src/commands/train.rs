@@ -22,14 +22,14 @@ use std::time::Instant;
 pub struct Args {
     #[command(flatten)]
     input: EncodedDataset,
-    #[command(flatten)]
-    options: PlanOptions,
     /// The ledger of the dataset [default: NAME.ledger beside the data].
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     /// The folder to write; it must not exist [default: NAME-release beside the data].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    options: PlanOptions,
 }
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {

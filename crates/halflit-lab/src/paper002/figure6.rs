@@ -3,9 +3,9 @@
 use super::regression::{Draw, FEATURE_BOUND, Setting, train};
 use super::{Args, Measured, commit, write};
 use crate::Outcome;
-use halflit::mechanisms::noisy_gradient::modes::{self, Stochastic};
-use halflit::mechanisms::noisy_gradient::parts::{Average, Start};
-use halflit::mechanisms::noisy_gradient::{Params, modes::dp_gd};
+use halflit::mechanisms::noisy_gradient::Params;
+use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
+use halflit::mechanisms::noisy_gradient::parts::Sampling;
 use halflit::noise::Probability;
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
@@ -34,8 +34,8 @@ pub fn run(args: &Args) -> Outcome {
                 let draw = Draw::new(ROWS, DIMENSION, args.seed + index as u64);
                 let problem = draw.problem(Setting { public_rows: PUBLIC_ROWS, change: Change::ZeroOut })?;
                 let (mechanism, params) = match method(name, &draw, iterations)? {
-                    Some(params) => ("noisy_gradient", Some(params)),
-                    None => ("public_rows", None),
+                    Some(params) => ("noisy_gradient", params),
+                    None => ("public_rows", Params::default()),
                 };
                 risks.push(draw.risk(&train(problem, params, mechanism, EPSILON)?.0));
             }
@@ -46,27 +46,19 @@ pub fn run(args: &Args) -> Outcome {
     report(&curves, args, draws)
 }
 
-/// The parts of a method; none for public-only. All constants of the stochastic methods are the same, so that the weight alpha is what differs.
+/// The parts of a method; none for public-only. All constants of the stochastic methods are the same, so that the use of the public rows is what differs.
 fn method(name: &str, draw: &Draw, iterations: u64) -> Result<Option<Params>, Box<dyn std::error::Error>> {
-    let steps = NonZeroU64::new(iterations).ok_or("no steps")?;
-    let step_size = 2.0 * FEATURE_BOUND * FEATURE_BOUND * STEP_SIZE;
-    let clip_norm = 1.0 / (2.0 * FEATURE_BOUND * draw.label_bound());
-    let stochastic = Stochastic {
-        steps,
-        step_size,
-        clip_norm,
-        rate: Probability::new(1, 2)?,
-        public_batch: None,
-        start: Start::Zero,
-        average: Average::Last,
+    let full = Constants {
+        steps: NonZeroU64::new(iterations),
+        step_size: Some(2.0 * FEATURE_BOUND * FEATURE_BOUND * STEP_SIZE),
+        clip_norm: Some(1.0 / (2.0 * FEATURE_BOUND * draw.label_bound())),
+        ..Constants::default()
     };
+    let sampled = Constants { sampling: Sampling::Poisson(Probability::new(1, 2)?), ..full };
     Ok(match name {
-        "DP-SGD" => {
-            let private_batch = 0.5 * (ROWS - PUBLIC_ROWS) as f64;
-            Some(stochastic.algorithm_1(private_batch / (private_batch + PUBLIC_ROWS as f64)))
-        }
-        "DP-GD" => Some(dp_gd(steps, step_size, clip_norm)),
-        "Algorithm 1" => Some(stochastic.algorithm_1(ALPHA)),
+        "DP-SGD" => Some(sampled.dp_sgd()),
+        "DP-GD" => Some(full.dp_sgd()),
+        "Algorithm 1" => Some(sampled.algorithm_1(ALPHA)),
         "halflit" => Some(modes::posterior()),
         _ => None,
     })

@@ -7,8 +7,8 @@ use crate::datasets::shared_data;
 use flate2::read::GzDecoder;
 use halflit::Problem;
 use halflit::mechanisms::noisy_gradient::Params;
-use halflit::mechanisms::noisy_gradient::modes::Stochastic;
-use halflit::mechanisms::noisy_gradient::parts::{Average, Start};
+use halflit::mechanisms::noisy_gradient::modes::Constants;
+use halflit::mechanisms::noisy_gradient::parts::Sampling;
 use halflit::noise::Probability;
 use halflit::plot::{LineChart, Scale, Series};
 use halflit::release::Model;
@@ -93,13 +93,15 @@ pub fn run(figure: Figure, args: &Args) -> Outcome {
         for &ratio in figure.ratios {
             let public_rows = (ratio * size.rows as f64).round() as usize;
             let mut problem = training.problem(public_rows)?;
-            let mut methods: Vec<(&str, &str, Option<Params>)> =
-                vec![("halflit", "noisy_gradient", None), ("public only", "public_rows", None)];
+            let mut methods: Vec<(&str, &str, Params)> = vec![
+                ("halflit", "noisy_gradient", Params::default()),
+                ("public only", "public_rows", Params::default()),
+            ];
             if !args.untuned {
                 for (name, alphas) in [("Algorithm 1", &ALPHAS[..]), ("DP-SGD", &[])] {
                     let (params, back) = tune(problem, alphas, epsilon, &test)?;
                     problem = back;
-                    methods.push((name, "noisy_gradient", Some(params)));
+                    methods.push((name, "noisy_gradient", params));
                 }
             }
             for (name, mechanism, params) in methods {
@@ -119,7 +121,7 @@ pub fn run(figure: Figure, args: &Args) -> Outcome {
 
 fn test_error(
     problem: Problem,
-    params: Option<Params>,
+    params: Params,
     mechanism: &str,
     epsilon: f64,
     test: &Table,
@@ -135,24 +137,22 @@ fn test_error(
 /// The best of the grid by the test error of one run: a luxury that only makes the tuned methods look better. No weights: DP-SGD.
 fn tune(mut problem: Problem, alphas: &[f64], epsilon: f64, test: &Table) -> Result<(Params, Problem)> {
     let mut best: Option<(f64, Params)> = None;
-    let public = problem.facts().public_rows as f64;
     let private_batches = (problem.private_units() as f64 / BATCH as f64).ceil() as u64;
     for step_size in STEP_SIZES {
-        let stochastic = Stochastic {
-            steps: NonZeroU64::new(ITERATIONS).ok_or("no steps")?,
-            step_size,
-            clip_norm: 1.0,
-            rate: Probability::new(1, private_batches.max(1))?,
+        let constants = Constants {
+            steps: NonZeroU64::new(ITERATIONS),
+            step_size: Some(step_size),
+            clip_norm: Some(1.0),
+            sampling: Sampling::Poisson(Probability::new(1, private_batches.max(1))?),
             public_batch: NonZeroU64::new(BATCH),
-            start: Start::Zero,
-            average: Average::Last,
+            ..Constants::default()
         };
         let candidates = match alphas {
-            [] => vec![stochastic.algorithm_1(BATCH as f64 / (BATCH as f64 + public.min(BATCH as f64)))],
-            alphas => alphas.iter().map(|&alpha| stochastic.algorithm_1(alpha)).collect(),
+            [] => vec![constants.dp_sgd()],
+            alphas => alphas.iter().map(|&alpha| constants.algorithm_1(alpha)).collect(),
         };
         for params in candidates {
-            let (error, back) = test_error(problem, Some(params.clone()), "noisy_gradient", epsilon, test)?;
+            let (error, back) = test_error(problem, params.clone(), "noisy_gradient", epsilon, test)?;
             problem = back;
             if best.as_ref().is_none_or(|(least, _)| error < *least) {
                 best = Some((error, params));

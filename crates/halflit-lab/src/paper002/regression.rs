@@ -113,7 +113,7 @@ pub fn choice(problem: Problem, epsilon: f64) -> Result<String> {
 /// Trains once, through the whole flow (plan, charge, run), and hands the problem back for the next run.
 pub fn train(
     problem: Problem,
-    gradient: Option<Params>,
+    gradient: Params,
     mechanism: &str,
     epsilon: f64,
 ) -> Result<(Vec<f64>, Problem)> {
@@ -121,7 +121,6 @@ pub fn train(
         budget: Some(Budget { epsilon, delta: 1e-5 }),
         mechanism: Some(mechanism.to_owned()),
         gradient,
-        ..Request::default()
     };
     let plan = Plans::new(problem, &request)?.best()?;
     let folder = tempfile::tempdir()?;

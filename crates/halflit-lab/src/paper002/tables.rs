@@ -5,7 +5,7 @@ use super::regression::{Draw, Result, Setting, choice, train};
 use super::tuning::{Method, Trial, Tuned, tune};
 use super::{Args, Measured, commit, write};
 use crate::Outcome;
-use halflit::mechanisms::noisy_gradient::modes;
+use halflit::mechanisms::noisy_gradient::{Params, modes};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
         let problem = draw.problem(Setting { public_rows, change: Change::ZeroOut })?;
         let (risk, problem) = default_risk(&draw, problem, cell.epsilon)?;
         ours.push(risk);
-        let (weights, mut problem) = train(problem, None, "public_rows", cell.epsilon)?;
+        let (weights, mut problem) = train(problem, Params::default(), "public_rows", cell.epsilon)?;
         let trial = Trial { draw: &draw, epsilon: cell.epsilon, public_only: draw.risk(&weights) };
         public_only.push(trial.public_only);
         if args.untuned {
@@ -92,7 +92,7 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
 
 /// What `halflit train` chooses on its own in every cell (the first draw makes sure of that): here without planning all the rest again.
 fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<(f64, halflit::Problem)> {
-    let (weights, problem) = train(problem, Some(modes::posterior()), "noisy_gradient", epsilon)?;
+    let (weights, problem) = train(problem, modes::posterior(), "noisy_gradient", epsilon)?;
     Ok((draw.risk(&weights), problem))
 }
 

@@ -4,8 +4,8 @@
 use super::regression::{Draw, FEATURE_BOUND, Result, train};
 use halflit::Problem;
 use halflit::mechanisms::noisy_gradient::Params;
-use halflit::mechanisms::noisy_gradient::modes::Stochastic;
-use halflit::mechanisms::noisy_gradient::parts::{Average, Start};
+use halflit::mechanisms::noisy_gradient::modes::Constants;
+use halflit::mechanisms::noisy_gradient::parts::{Sampling, Start};
 use halflit::noise::Probability;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -77,20 +77,20 @@ impl Tuned {
     /// its gradients are 2 b y times ours, and a step of eta along them moves encoded weights by 2 b^2 eta times our gradient.
     fn params(&self, draw: &Draw, private_rows: usize) -> Result<Params> {
         let unit = 2.0 * FEATURE_BOUND * draw.label_bound();
-        let stochastic = Stochastic {
-            steps: STEPS,
-            step_size: 2.0 * FEATURE_BOUND * FEATURE_BOUND * self.step_size,
-            clip_norm: CLIP_NORM / unit,
-            rate: rate(private_rows)?,
+        let constants = Constants {
+            steps: Some(STEPS),
+            step_size: Some(2.0 * FEATURE_BOUND * FEATURE_BOUND * self.step_size),
+            clip_norm: Some(CLIP_NORM / unit),
+            sampling: Sampling::Poisson(rate(private_rows)?),
             public_batch: NonZeroU64::new(PUBLIC_BATCH),
             start: if self.warm { Start::PublicMinimizer } else { Start::Zero },
-            average: Average::Last,
+            ..Constants::default()
         };
         let ridge = HESSIAN_RIDGE / draw.dimension() as f64 / (FEATURE_BOUND * FEATURE_BOUND);
         Ok(match self.method {
-            Method::Algorithm1 => stochastic.algorithm_1(self.alpha.unwrap_or(1.0)),
-            Method::DpSgd => stochastic.dp_sgd(PRIVATE_BATCH),
-            Method::PdaMd => stochastic.pda_md(ridge),
+            Method::Algorithm1 => constants.algorithm_1(self.alpha.unwrap_or(1.0)),
+            Method::DpSgd => constants.dp_sgd(),
+            Method::PdaMd => constants.pda_md(Some(ridge)),
         })
     }
 
@@ -100,7 +100,7 @@ impl Tuned {
             return Ok((self.at_rest(trial), problem));
         }
         let params = self.params(trial.draw, problem.private_units() as usize)?;
-        let (weights, problem) = train(problem, Some(params), "noisy_gradient", trial.epsilon)?;
+        let (weights, problem) = train(problem, params, "noisy_gradient", trial.epsilon)?;
         Ok((trial.draw.risk(&weights), problem))
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::mechanisms::noisy_gradient;
 use crate::plan::{Plan, Plans, Request};
 use crate::testing::Story;
 use halflit_privacy::{
@@ -20,8 +21,8 @@ impl Folder {
 
 fn plan(story: &Story, epsilon: f64) -> Plan {
     let budget = Some(Budget { epsilon, delta: 1e-6 });
-    let mechanism = Some("noisy_gradient".to_owned());
-    let request = Request { budget, mechanism, steps: Some(4), ..Request::default() };
+    let gradient = noisy_gradient::Params { steps: Some(4), ..noisy_gradient::Params::default() };
+    let request = Request { budget, gradient, ..Request::default() };
     Plans::new(story.problem(), &request).unwrap().best().unwrap()
 }
 

@@ -14,7 +14,7 @@ mod sensitive_domain;
 mod summed_noise;
 pub mod weighted_mean;
 
-use crate::plan::{Request, Summary};
+use crate::plan::Summary;
 use crate::problem::Problem;
 use crate::release::{Numerics, StandardErrors};
 use halflit_convex::kernel::KernelError;
@@ -491,16 +491,17 @@ impl MechanismPlan {
     /// Every variant that the request leaves open, planned for the budget. A mechanism that is asked for by name is planned even where it does not fit: it says why.
     pub(crate) fn candidates(
         problem: &Problem,
-        request: &Request,
+        wanted: Option<&str>,
+        gradient: &noisy_gradient::Params,
         budget: Budget,
     ) -> Vec<Result<MechanismPlan, MechanismError>> {
-        let names: Vec<&str> = match &request.mechanism {
+        let names: Vec<&str> = match wanted {
             Some(wanted) => vec![wanted],
             None => MechanismPlan::names(problem),
         };
         let planned = |name: &str| -> Vec<Result<MechanismPlan, MechanismError>> {
             match name {
-                noisy_gradient::NAME => noisy_gradient_variants(problem, request)
+                noisy_gradient::NAME => noisy_gradient_variants(problem, gradient)
                     .iter()
                     .map(|params| {
                         noisy_gradient::Plan::new(problem, params, budget).map(MechanismPlan::NoisyGradient)
@@ -521,8 +522,11 @@ impl MechanismPlan {
                     vec![planned.map(MechanismPlan::RandomizedResponse)]
                 }
                 public_rows::NAME => vec![public_rows::Plan::new(problem).map(MechanismPlan::PublicRows)],
-                belief_updates::CENTRED_NAME | belief_updates::NAME => {
-                    belief_updates::candidates(name, problem, request, budget)
+                belief_updates::CENTRED_NAME => {
+                    vec![belief_updates::Plan::rehearsed(problem, belief_updates::Variant::Centred, budget)]
+                }
+                belief_updates::NAME => {
+                    vec![belief_updates::Plan::rehearsed(problem, belief_updates::Variant::Online, budget)]
                 }
                 _ => Vec::new(),
             }
@@ -588,23 +592,26 @@ impl MechanismPlan {
     }
 }
 
-/// The ways to run `noisy_gradient` that the request leaves open.
-fn noisy_gradient_variants(problem: &Problem, request: &Request) -> Vec<noisy_gradient::Params> {
-    let given = noisy_gradient::Params::from(request);
-    let mut variants = vec![given.clone()];
-    if request.gradient.is_some() {
-        return variants;
-    }
+/// The ways to run `noisy_gradient` that the given parts leave open, the likeliest first: some cannot be predicted.
+fn noisy_gradient_variants(problem: &Problem, given: &noisy_gradient::Params) -> Vec<noisy_gradient::Params> {
     let some_column_is_public = problem.encoding().columns().iter().any(|column| !column.is_sensitive());
-    if request.centre.is_none() && some_column_is_public {
+    let has_public_rows = problem.facts().public_rows > 0;
+    let mut variants = vec![given.clone()];
+    if given.centre.is_none() && some_column_is_public {
         variants.push(noisy_gradient::Params { centre: Some(Centre::Zero), ..given.clone() });
     }
-    if problem.facts().public_rows > 0 {
-        for params in variants.clone() {
-            variants.push(noisy_gradient::Params { start: Some(Start::PublicMinimizer), ..params });
-        }
-        if given == noisy_gradient::Params::default() {
-            variants.push(noisy_gradient::modes::posterior());
+    if has_public_rows && given.start.is_none() && given.descent.is_none() {
+        let warm = |params: &noisy_gradient::Params| noisy_gradient::Params {
+            start: Some(Start::PublicMinimizer),
+            ..params.clone()
+        };
+        variants = variants.iter().map(warm).chain(variants.iter().cloned()).collect();
+    }
+    if has_public_rows && *given == noisy_gradient::Params::default() {
+        variants.push(noisy_gradient::modes::posterior());
+        variants.push(noisy_gradient::modes::all_rows_as_private());
+        if noisy_gradient::modes::has_pda_md(problem) {
+            variants.push(noisy_gradient::modes::Constants::from_public_fit().pda_md(None));
         }
     }
     variants
@@ -621,8 +628,13 @@ pub(crate) fn prior_radius(loss: Loss, dimension: usize, declared_radius: Option
     declared_radius.map_or(guess, |radius| guess.min(radius))
 }
 
+/// Whether a predicted excess is so large that the zero model does as well. What is not predicted (infinity) is not hopeless.
+pub(crate) fn is_hopeless(predicted_excess: f64, problem: &Problem) -> bool {
+    predicted_excess != f64::INFINITY && !(predicted_excess < zero_model_loss(problem.loss()))
+}
+
 /// The mean loss of the zero model, at most: what a plan must beat to be worth its budget.
-pub(crate) fn zero_model_loss(loss: Loss) -> f64 {
+fn zero_model_loss(loss: Loss) -> f64 {
     match loss.label_domain() {
         LabelDomain::Classes(classes) => (classes as f64).ln(),
         LabelDomain::Binary => std::f64::consts::LN_2,

@@ -3,7 +3,8 @@
 use crate::Problem;
 use crate::ledger::Ledger;
 use crate::mechanisms::MechanismPlan;
-use crate::mechanisms::noisy_gradient::predicted_without_public_rows;
+use crate::mechanisms::noisy_gradient::parts::Sampling;
+use crate::mechanisms::noisy_gradient::{Params, predicted_without_public_rows};
 use crate::plan::{Plans, Request};
 use crate::testing::Story;
 use halflit_noise::{NoiseSource, Probability};
@@ -36,7 +37,11 @@ fn problem_with(story: &Story, units: u64, task: &str) -> Problem {
 fn seen(story: &Story, sampling_rate: Option<Probability>) -> String {
     let problem = problem(story, 200);
     let facts = serde_json::to_string(problem.facts()).unwrap();
-    let request = Request { sampling_rate, steps: Some(6), ..Request::default() };
+    let sampling = sampling_rate.map(Sampling::Poisson);
+    // A few steps of a sampled descent, or everything there is.
+    let steps = sampling.map(|_| 6);
+    let gradient = Params { sampling, steps, ..Params::default() };
+    let request = Request { gradient, ..Request::default() };
     let plans = Plans::new(problem, &request).unwrap();
     let summaries: Vec<String> =
         plans.summaries().map(|summary| serde_json::to_string(summary).unwrap()).collect();
@@ -144,7 +149,7 @@ fn candidates_of_neighbours_are_the_same_to_the_last_bit() {
     let target = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-6).unwrap() };
     let mut names = BTreeSet::new();
     let mut planned = |problem: &Problem| -> Vec<String> {
-        let candidates = MechanismPlan::candidates(problem, &Request::default(), target);
+        let candidates = MechanismPlan::candidates(problem, None, &Params::default(), target);
         let mut planned: Vec<String> = candidates
             .into_iter()
             .map(|plan| match plan {
@@ -198,12 +203,9 @@ fn nobody_at_home_looks_like_everybody_at_home() {
             let released = |story: &Story| {
                 let folder = tempfile::tempdir().unwrap();
                 let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
-                let request = Request {
-                    sampling_rate,
-                    mechanism: Some("noisy_gradient".to_owned()),
-                    steps: Some(4),
-                    ..Request::default()
-                };
+                let sampling = sampling_rate.map(Sampling::Poisson);
+                let gradient = Params { sampling, steps: Some(4), ..Params::default() };
+                let request = Request { gradient, ..Request::default() };
                 let plan = Plans::new(problem(story, 200), &request).unwrap().best().unwrap();
                 let charged = ledger.charge(plan).unwrap();
                 let output = charged.run(&mut NoiseSource::from_os().unwrap(), &mut ()).unwrap();

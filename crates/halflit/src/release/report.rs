@@ -362,7 +362,7 @@ fn descent_words(descent: Descent) -> String {
         Descent::Newton { .. } => {
             "Newton steps with the curvature of the public rows, from their own fit".to_owned()
         }
-        Descent::Accelerated { damping } => format!("accelerated, damping {}", about(damping, 3)),
+        Descent::Accelerated { damping, .. } => format!("accelerated, damping {}", about(damping, 3)),
         Descent::Posterior => "posterior of the public rows and the noisy gradients".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ledger::Ledger;
-use crate::mechanisms::Statement;
+use crate::mechanisms::{Statement, noisy_gradient};
 use crate::plan::{Plans, Request};
 use crate::testing::{LOSSES, Story, seeded};
 use halflit_noise::NoiseSource;
@@ -16,7 +16,10 @@ fn released_by(mechanism: Option<&str>, story: &Story, noise: &mut NoiseSource) 
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
     let mechanism = mechanism.map(str::to_owned);
-    let request = Request { mechanism, steps: Some(5), ..Request::default() };
+    let is_gradient = mechanism.as_deref().is_none_or(|name| name == noisy_gradient::NAME);
+    let steps = is_gradient.then_some(5);
+    let gradient = noisy_gradient::Params { steps, ..noisy_gradient::Params::default() };
+    let request = Request { mechanism, gradient, ..Request::default() };
     let plan = Plans::new(story.problem(), &request).unwrap().best().unwrap();
     let output = ledger.charge(plan).unwrap().run(noise, &mut ()).unwrap();
     output.release(&ledger.overview().unwrap().accounts).unwrap()

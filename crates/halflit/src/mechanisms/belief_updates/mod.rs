@@ -58,8 +58,8 @@ pub use online::{Online, OnlinePlan, Task};
 pub use optimizer::{Optimizer, Solution, Status};
 pub use statement::{Chosen, Releases, Statement};
 
-use crate::mechanisms::{Fitted, MechanismError, MechanismPlan, Watch, prior_radius, zero_model_loss};
-use crate::plan::{Request, Summary};
+use crate::mechanisms::{Fitted, MechanismError, MechanismPlan, Watch, is_hopeless, prior_radius};
+use crate::plan::Summary;
 use crate::problem::Problem;
 use answerer::Secret;
 use centred::CentredRun;
@@ -157,25 +157,6 @@ pub(crate) fn fits(problem: &Problem) -> bool {
     !one_release_is_enough && domain_of(problem).is_ok()
 }
 
-/// The variant of this name, unless the request fixes parameters of the noisy gradient and leaves the mechanism open.
-pub(crate) fn candidates(
-    name: &str,
-    problem: &Problem,
-    request: &Request,
-    budget: Budget,
-) -> Vec<Result<MechanismPlan, MechanismError>> {
-    let fixes_another = request.centre.is_some()
-        || request.sampling_rate.is_some()
-        || request.steps.is_some()
-        || request.clip_norm.is_some();
-    if request.mechanism.is_none() && fixes_another {
-        return Vec::new();
-    }
-    let variant = if name == CENTRED_NAME { Variant::Centred } else { Variant::Online };
-    let planned = Plan::new(problem, &Params { variant, choice: Choice::Rehearsed }, budget);
-    vec![planned.map(MechanismPlan::BeliefUpdates)]
-}
-
 /// The values that rows may have, if the declaration protects them as beliefs can.
 fn domain_of(problem: &Problem) -> Result<SensitiveDomain, MechanismError> {
     let relation = problem.relation();
@@ -219,6 +200,16 @@ impl Constants {
 }
 
 impl Plan {
+    /// A variant with parameters chosen by rehearsal.
+    pub(crate) fn rehearsed(
+        problem: &Problem,
+        variant: Variant,
+        budget: Budget,
+    ) -> Result<MechanismPlan, MechanismError> {
+        let params = Params { variant, choice: Choice::Rehearsed };
+        Plan::new(problem, &params, budget).map(MechanismPlan::BeliefUpdates)
+    }
+
     /// Chooses what `params` leaves open and calibrates the noise to the budget.
     ///
     /// # Errors
@@ -299,7 +290,7 @@ impl Plan {
             releases,
             passes: (steps + releases) as f64,
             noise_per_release: self.noise_per_release,
-            is_hopeless: self.predicted_excess >= zero_model_loss(problem.loss()),
+            is_hopeless: is_hopeless(self.predicted_excess, problem),
         }
     }
 

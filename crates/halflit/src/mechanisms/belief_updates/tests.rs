@@ -1,7 +1,7 @@
 use super::answerer::{Answer, Answerer, Secret};
 use super::*;
 use crate::ledger::Ledger;
-use crate::plan::Plans;
+use crate::plan::{Plans, Request};
 use crate::testing::{Numbers, Story, seeded};
 use halflit_convex::kernel::{PlainQuery, VectorQuery};
 use halflit_privacy::{Delta, Epsilon, Event, Profile};

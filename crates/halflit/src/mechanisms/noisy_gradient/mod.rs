@@ -24,7 +24,7 @@
 //! | it is a function of the unit's own cells and public values | the kernel's contract; weights come from earlier releases |
 //! | the centre needs no private cell | it is computed from the masked public view and, if public, the label |
 //! | the noise is exactly normal, 2^k / B >= s | [`halflit_noise::SumLattice`] |
-//! | a unit adds at most 1 to the histogram of norms | whole shares rounded down (`spread.rs`) |
+//! | a unit adds 1 to one bin of the histogram of norms | one count per unit (`passes.rs`) |
 //! | hidden, known and public batches are independent | separate draws with separate types (`sampler.rs`): the sums take their own type only |
 //! | T, q, every s_t are fixed in advance | [`Plan`] is made before any private cell is readable |
 //! | C_t depends on earlier releases and this step's noisy histogram only | it scales the lattice unit, never the integer radius or the noise |
@@ -40,8 +40,12 @@
 //! | a centre that is no vector of sensible numbers | zero is taken instead |
 
 mod centre;
+mod check;
+mod choose;
+mod clip_norm;
 pub(super) mod descent;
 mod layout;
+mod levels;
 pub mod modes;
 mod newton;
 pub mod parts;
@@ -53,6 +57,7 @@ mod public;
 mod run;
 mod sampler;
 pub(super) mod schedule;
+mod split;
 mod spread;
 mod statement;
 #[cfg(test)]
@@ -60,13 +65,16 @@ mod tests;
 
 pub use parts::Centre;
 pub(crate) use run::remove_common_part;
+pub(crate) use split::Split;
 
-pub use plan::{Plan, predicted_without_public_rows};
+pub(crate) use choose::predicted_of_public_fit;
+pub use choose::predicted_without_public_rows;
+pub use plan::Plan;
 pub use schedule::Schedule;
 pub use statement::Statement;
 
 use crate::mechanisms::MechanismError;
-use parts::{Clip, Combiner, Descent, PublicPart, Sampling, Start};
+use parts::{Clip, Combiner, DescentChoice, PublicPart, Sampling, Start};
 
 /// The name of the mechanism in plans, certificates and on the command line.
 pub const NAME: &str = "noisy_gradient";
@@ -99,26 +107,7 @@ pub struct Params {
     /// Where the descent begins; by default at zero.
     pub start: Option<Start>,
     /// How gradients become weights; by default Newton steps from the public minimizer where that is the start, else momentum with constants from the schedule.
-    pub descent: Option<Descent>,
+    pub descent: Option<DescentChoice>,
     /// Each step spends this many times the squared mu of the one before; by default 1.
     pub budget_growth: Option<f64>,
-}
-
-/// What the centre rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Split {
-    /// Zero, or one centre for all units.
-    Nothing,
-    /// Midrange; all features are public, the label is sensitive.
-    AllFeatures,
-    /// Midrange; some features are public.
-    SomeFeatures {
-        /// Whether the label is public too.
-        label_is_public: bool,
-    },
-    /// The row with its sensitive cells filled in.
-    Imputed {
-        /// Whether the label is public.
-        label_is_public: bool,
-    },
 }

@@ -1,21 +1,21 @@
-//! The methods of the papers, by name: each is a choice of parts, with the paper's constants left to the caller.
+//! The methods of the papers, by name: each is a choice of parts, with the papers' constants left to the caller.
 
 use super::Params;
-use super::parts::{Average, Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start};
-use halflit_noise::Probability;
+use super::parts::{Average, Centre, Clip, Combiner, DescentChoice, PublicPart, Sampling, Start};
+use crate::problem::Problem;
 use std::num::NonZeroU64;
 
-/// The constants of a stochastic method with public rows, named as in Algorithm 1 of Lowy et al. 2024.
+/// The constants of a method, named as in Algorithm 1 of Lowy et al. 2024. What is left open follows from declared constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stochastic {
+pub struct Constants {
     /// T.
-    pub steps: NonZeroU64,
+    pub steps: Option<NonZeroU64>,
     /// eta: the same in every step.
-    pub step_size: f64,
+    pub step_size: Option<f64>,
     /// C.
-    pub clip_norm: f64,
-    /// K_priv / n_priv, for batches with replacement.
-    pub rate: Probability,
+    pub clip_norm: Option<f64>,
+    /// Who takes part in a step. The papers' "with replacement" are Poisson batches of rate K_priv / n_priv, their "without replacement" is one pass.
+    pub sampling: Sampling,
     /// K_pub.
     pub public_batch: Option<NonZeroU64>,
     /// Where to begin.
@@ -24,33 +24,60 @@ pub struct Stochastic {
     pub average: Average,
 }
 
-impl Stochastic {
-    /// Algorithm 1 of Lowy et al. 2024, "with replacement": Poisson batches, constant alpha, public gradients rescaled to norm C.
+impl Default for Constants {
+    /// Everything open: full batches from zero, last iterate.
+    fn default() -> Self {
+        Constants {
+            steps: None,
+            step_size: None,
+            clip_norm: None,
+            sampling: Sampling::FullBatch,
+            public_batch: None,
+            start: Start::Zero,
+            average: Average::Last,
+        }
+    }
+}
+
+impl Constants {
+    /// The same from the public rows' own fit.
+    pub fn from_public_fit() -> Self {
+        Constants { start: Start::PublicMinimizer, ..Constants::default() }
+    }
+
+    /// Algorithm 1 of Lowy et al. 2024: constant alpha, public gradients rescaled to norm C.
     #[doc(alias = "paper-002-alg-1")]
     pub fn algorithm_1(self, alpha: f64) -> Params {
         Params {
             combiner: Some(Combiner::Constant { alpha }),
-            public: Some(PublicPart { batch: self.public_batch, rescaled: true }),
+            public: Some(PublicPart::Mean { batch: self.public_batch, rescaled: true }),
             ..self.plain()
         }
     }
 
-    /// Algorithm 1 of Lowy et al. 2024 without replacement: one pass, every private row in one step, parallel composition.
-    pub fn algorithm_1_one_pass(self, alpha: f64) -> Params {
-        Params { sampling: Some(Sampling::OnePass { batches: self.steps }), ..self.algorithm_1(alpha) }
+    /// The accelerated variant of Algorithm 1 (Lowy et al. 2024, Appendix E.3.1): weighted gradients, accelerated steps (Ghadimi and Lan 2012), meant for one pass;
+    /// strongly convex if a penalty is declared. Public gradients are taken as they are: the estimate has to be unbiased.
+    #[doc(alias = "paper-002-accelerated")]
+    pub fn accelerated(self, alpha: f64) -> Params {
+        Params {
+            public: Some(PublicPart::Mean { batch: self.public_batch, rescaled: false }),
+            descent: Some(DescentChoice::Accelerated { damping: None }),
+            ..self.algorithm_1(alpha)
+        }
     }
 
-    /// DP-SGD (Abadi et al. 2016): private and public rows count the same, and all are clipped.
+    /// Noisy gradient descent on all rows alike, public or not, noise included: DP-SGD with sampled batches (Abadi et al. 2016), DP-GD with full ones (Bassily, Smith, Thakurta 2014).
     #[doc(alias = "dp-sgd")]
-    pub fn dp_sgd(self, private_batch: f64) -> Params {
-        let public = self.public_batch.map_or(0.0, |batch| batch.get() as f64);
-        self.algorithm_1(private_batch / (private_batch + public))
+    #[doc(alias = "dp-gd")]
+    pub fn dp_sgd(self) -> Params {
+        Params { public: Some(PublicPart::AsPrivate), ..self.plain() }
     }
 
     /// Public-data-assisted mirror descent for linear regression (Amid et al. 2022): private gradients alone, preconditioned by the public rows.
     #[doc(alias = "PDA-MD")]
-    pub fn pda_md(self, ridge: f64) -> Params {
-        let descent = Descent::Preconditioned { step_size: self.step_size, ridge, average: self.average };
+    pub fn pda_md(self, ridge: Option<f64>) -> Params {
+        let descent =
+            DescentChoice::Preconditioned { step_size: self.step_size, ridge, average: self.average };
         Params { combiner: Some(Combiner::Constant { alpha: 1.0 }), descent: Some(descent), ..self.plain() }
     }
 
@@ -59,11 +86,10 @@ impl Stochastic {
     #[doc(alias = "paper-003-alg-1")]
     #[doc(alias = "feature DP")]
     pub fn feature_dp(self, alpha: f64, momentum: f64) -> Params {
-        let descent = Descent::Momentum { step_size: self.step_size, momentum, average: self.average };
         Params {
             centre: Some(Centre::Imputed),
             hidden_weight: Some(alpha),
-            descent: Some(descent),
+            descent: Some(self.momentum(momentum)),
             ..self.plain()
         }
     }
@@ -71,30 +97,36 @@ impl Stochastic {
     fn plain(self) -> Params {
         Params {
             centre: Some(Centre::Zero),
-            sampling: Some(Sampling::Poisson(self.rate)),
-            steps: Some(self.steps.get()),
-            clip: Some(Clip::Fixed { norm: self.clip_norm }),
+            sampling: Some(self.sampling),
+            steps: self.steps.map(NonZeroU64::get),
+            clip: self.clip_norm.map(|norm| Clip::Fixed { norm }),
             start: Some(self.start),
-            descent: Some(Descent::Momentum {
-                step_size: self.step_size,
-                momentum: 0.0,
-                average: self.average,
-            }),
+            descent: Some(self.momentum(0.0)),
             ..Params::default()
         }
     }
+
+    fn momentum(self, momentum: f64) -> DescentChoice {
+        let Constants { step_size, average, .. } = self;
+        DescentChoice::Momentum { step_size, momentum: Some(momentum), average }
+    }
 }
 
-/// Full-batch noisy gradient descent (Bassily, Smith, Thakurta 2014) with the given steps.
-#[doc(alias = "dp-gd")]
-pub fn dp_gd(steps: NonZeroU64, step_size: f64, clip_norm: f64) -> Params {
+/// The default descent with public rows that count as if they were private ones.
+pub fn all_rows_as_private() -> Params {
     Params {
         centre: Some(Centre::Zero),
-        steps: Some(steps.get()),
-        clip: Some(Clip::Fixed { norm: clip_norm }),
-        descent: Some(Descent::Momentum { step_size, momentum: 0.0, average: Average::Last }),
+        public: Some(PublicPart::AsPrivate),
+        start: Some(Start::Zero),
         ..Params::default()
     }
+}
+
+/// Whether [`Constants::pda_md`] fits: public rows, squared loss, not too many weights.
+pub(in crate::mechanisms) fn has_pda_md(problem: &Problem) -> bool {
+    problem.facts().public_rows > 0
+        && problem.loss().name() == "squared"
+        && problem.dimension() <= super::precondition::MOST_WEIGHTS
 }
 
 /// The posterior descent for regression with public rows.
@@ -103,7 +135,7 @@ pub fn posterior() -> Params {
         centre: Some(Centre::Zero),
         clip: Some(Clip::ResidualScale),
         start: Some(Start::PublicMinimizer),
-        descent: Some(Descent::Posterior),
+        descent: Some(DescentChoice::Posterior),
         ..Params::default()
     }
 }

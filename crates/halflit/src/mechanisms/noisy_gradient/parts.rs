@@ -110,13 +110,24 @@ pub enum Combiner {
 }
 
 /// What is taken from the public rows in a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PublicPart {
-    /// How many public rows, drawn anew in every step; all of them if not said.
-    pub batch: Option<NonZeroU64>,
-    /// Whether every public gradient is rescaled to the clip norm.
-    pub rescaled: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PublicPart {
+    /// Their mean gradient, without noise.
+    Mean {
+        /// How many of them, drawn anew in every step; all if not said.
+        batch: Option<NonZeroU64>,
+        /// Whether every public gradient is rescaled to the clip norm.
+        rescaled: bool,
+    },
+    /// Nothing special: they are drawn and clipped like private rows, and the noise is what it would be if they were.
+    AsPrivate,
+}
+
+impl Default for PublicPart {
+    fn default() -> Self {
+        PublicPart::Mean { batch: None, rescaled: false }
+    }
 }
 
 /// Where the descent begins.
@@ -175,6 +186,8 @@ pub enum Descent {
     Accelerated {
         /// gamma: at least twice the smoothness, more when gradients are noisy.
         damping: f64,
+        /// mu: the declared penalty; zero for convex objectives.
+        strong_convexity: f64,
     },
     /// Every noisy gradient is read as a measurement of the minimizer; the weights are the most likely ones given all measurements so
     /// far and the public rows. Regression only.
@@ -185,5 +198,47 @@ impl Descent {
     /// Whether the public rows say how to step.
     pub(super) fn needs_public_rows(self) -> bool {
         matches!(self, Descent::Preconditioned { .. } | Descent::Newton { .. } | Descent::Posterior)
+    }
+}
+
+/// A descent that a caller asks for. Numbers that are left open follow from declared constants, the number of steps and the noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DescentChoice {
+    /// [`Descent::Momentum`].
+    Momentum {
+        /// Length of a step.
+        step_size: Option<f64>,
+        /// Share of the velocity that survives a step; with a given step size none does unless said.
+        momentum: Option<f64>,
+        /// What is returned.
+        average: Average,
+    },
+    /// [`Descent::Preconditioned`].
+    Preconditioned {
+        /// Length of a step.
+        step_size: Option<f64>,
+        /// r; by default a hundredth of the public features' mean second moment.
+        ridge: Option<f64>,
+        /// What is returned.
+        average: Average,
+    },
+    /// [`Descent::Newton`].
+    Newton,
+    /// [`Descent::Accelerated`]; strongly convex if a penalty is declared.
+    Accelerated {
+        /// gamma.
+        damping: Option<f64>,
+    },
+    /// [`Descent::Posterior`].
+    Posterior,
+}
+
+impl DescentChoice {
+    /// Whether the public rows say how to step.
+    pub(super) fn needs_public_rows(self) -> bool {
+        matches!(
+            self,
+            DescentChoice::Preconditioned { .. } | DescentChoice::Newton | DescentChoice::Posterior
+        )
     }
 }

@@ -3,11 +3,14 @@
 use super::centre::{AroundPublicPart, Middle, swing};
 use super::layout::{Layout, Part};
 use super::public::{ExactSums, to_real};
+use super::run::on_lattice;
 use super::sampler::{HiddenBatch, KnownBatch};
-use super::spread::NormCounter;
+use super::spread::{BINS, NormCounter, bin};
 use super::{MechanismError, Split};
 use crate::problem::FEATURE_UNIT;
-use halflit_convex::kernel::{Batch, Centre, LatticeWeights, RowSums, Rule, UnitSums};
+use halflit_convex::kernel::{
+    Batch, Centre, LatticeWeights, MAX_COEFFICIENT, RowSums, Rule, SUM_LIMIT, UnitSums,
+};
 use halflit_convex::loss::LossRule;
 use halflit_table::Encoding;
 
@@ -86,25 +89,46 @@ impl<'a> Passes<'a> {
         }
     }
 
-    /// How many units of the batch have gradients of which norm, in multiples of `whole`: a unit adds a vector of norm at most `whole`.
+    /// How many units of the batch contribute vectors of which norm before the clamp, in multiples of `whole`: a unit adds `whole` to one bin.
     pub fn spread(
         &self,
         clamp: &Clamp<'_>,
         weights: &LatticeWeights,
+        centre: Option<&[f64]>,
         batch: &HiddenBatch,
         whole: u64,
     ) -> Result<Vec<i64>, MechanismError> {
         let Part { rows, labels, weights: row_weights } = &self.layout.hidden;
-        let counter = NormCounter::new(
-            self.layout.loss,
-            labels,
-            rows.squared_norms(),
-            FEATURE_UNIT,
-            row_weights.as_deref(),
-            whole,
-        );
-        clamp.sum(weights, &counter, None, batch)?;
-        Ok(counter.into_counts())
+        let counts = match clamp {
+            Clamp::Rows(sums) => {
+                let counter = NormCounter::new(self.layout.loss, labels, rows.squared_norms(), FEATURE_UNIT);
+                sums.sum(weights, &counter, batch.as_batch())?;
+                counter.into_counts()
+            }
+            Clamp::Units(sums) => {
+                // As fine as coefficients of these weights can be without being cut off: what the kernel allows a row of a unit, from constants.
+                let row_norm = self.encoding.row_norm_bound();
+                let per_row = (SUM_LIMIT / 2 / self.layout.rows_per_unit.max(1)) as f64;
+                let most = f64::from(MAX_COEFFICIENT).min(per_row * FEATURE_UNIT / row_norm);
+                let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
+                let largest = self.layout.loss.derivative_bound(squares.sqrt() * row_norm);
+                let scale = most / (2.0 * largest.max(1e-6));
+                let unit = FEATURE_UNIT / scale;
+                let centre = centre.and_then(|centre| on_lattice(centre, unit));
+                let centre = centre.as_deref().map(|vector| Centre { vector, multiples: None });
+                let bin_of = |squared: u128| bin(squared as f64 * unit * unit);
+                let rule = LossRule::derivative(self.layout.loss, labels, scale);
+                match row_weights {
+                    None => sums.count(weights, &rule, centre, batch.as_batch(), BINS, bin_of)?,
+                    Some(row_weights) => {
+                        let rule = rule.weighted(row_weights);
+                        sums.count(weights, &rule, centre, batch.as_batch(), BINS, bin_of)?
+                    }
+                }
+            }
+        };
+        // At most 2^62 in all: whole is a lattice radius.
+        Ok(counts.into_iter().map(|count| count.saturating_mul(whole as i64)).collect())
     }
 
     /// The sum of the row centres over a batch of units: public cells only.

@@ -35,6 +35,16 @@ pub(super) fn to_real(sums: &[i64], scale: f64) -> Vec<f64> {
     sums.iter().map(|&sum| sum as f64 * (FEATURE_UNIT / scale)).collect()
 }
 
+/// How long a public row's gradient is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Length {
+    AsItIs,
+    /// Rescaled to this norm.
+    Exactly(f64),
+    /// Clipped to this norm.
+    AtMost(f64),
+}
+
 /// The public rows as one run needs them.
 pub(super) struct PublicRows<'a> {
     loss: Loss,
@@ -71,30 +81,33 @@ impl<'a> PublicRows<'a> {
         self.exact.sums.rows().len()
     }
 
-    /// The mean gradient over a batch; every row's gradient rescaled to norm `rescale_to` if that is given.
+    /// The mean gradient over a batch, every row's gradient as long as `length` says.
     pub fn gradient(
         &self,
         weights: &LatticeWeights,
         batch: &PublicBatch,
-        rescale_to: Option<f64>,
+        length: Length,
     ) -> Result<PublicGradient, MechanismError> {
         let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
         let largest = self.loss.derivative_bound(squares.sqrt() * self.row_norm);
         let shortest = self.exact.sums.rows().squared_norms().iter().filter(|&&norm| norm > 0).min();
         let shortest = shortest.map_or(1.0, |&norm| (norm as f64).sqrt() * FEATURE_UNIT);
-        let scale = self.exact.scale(rescale_to.map_or(largest, |norm| norm / shortest));
+        let scale = self.exact.scale(match length {
+            Length::AsItIs | Length::AtMost(_) => largest,
+            Length::Exactly(norm) => norm / shortest,
+        });
         let rule = PublicRule {
             derivative: LossRule::derivative(self.loss, self.labels, 1.0),
             loss: self.loss,
             squared_norms: self.exact.sums.rows().squared_norms(),
-            rescale_to,
+            length,
             scale,
             squares: Mutex::new(0.0),
         };
         let sum = self.exact.sums.sum(weights, &rule, batch.as_batch())?;
         let rows = batch.count(self.len());
-        let count = rows.max(1) as f64;
-        let mean: Vec<f64> = to_real(&sum, scale).iter().map(|sum| sum / count).collect();
+        let (count, divisor) = (rows.max(1) as f64, batch.divisor(self.len()));
+        let mean: Vec<f64> = to_real(&sum, scale).iter().map(|sum| sum / divisor).collect();
         let second_moment = rule.squares.into_inner().unwrap_or_else(PoisonError::into_inner) / count;
         let variance = (second_moment - mean.iter().map(|g| g * g).sum::<f64>()).max(0.0);
         Ok(PublicGradient { mean, rows, variance })
@@ -147,7 +160,7 @@ struct PublicRule<'a> {
     derivative: LossRule<'a>,
     loss: Loss,
     squared_norms: &'a [u64],
-    rescale_to: Option<f64>,
+    length: Length,
     scale: f64,
     squares: Mutex<f64>,
 }
@@ -168,8 +181,9 @@ impl Rule for PublicRule<'_> {
             let norm = self.squared_norms[block.row(position)] as f64 * FEATURE_UNIT * FEATURE_UNIT;
             let squares = coefficients.iter().skip(position).step_by(rows).map(|c| c * c).sum::<f64>();
             let length = (squares * norm).sqrt();
-            let factor = match self.rescale_to {
-                Some(wanted) if length > 0.0 => wanted / length,
+            let factor = match self.length {
+                Length::Exactly(wanted) if length > 0.0 => wanted / length,
+                Length::AtMost(most) if length > most => most / length,
                 _ => 1.0,
             };
             total += (factor * length).powi(2);

@@ -3,13 +3,13 @@
 use super::descent::Iterates;
 use super::layout::Layout;
 use super::newton::{Curvature, Newton, no_curvature};
-use super::parts::{Centre, Clip, Combiner, Descent};
+use super::parts::{Centre, Clip, Combiner, Descent, PublicPart};
 use super::passes::{Clamp, Passes};
 use super::plan::Plan;
 use super::posterior::Posterior;
 use super::precondition::Preconditioner;
-use super::public::{PublicGradient, PublicRows};
-use super::sampler::{Batches, Sampler};
+use super::public::{Length, PublicGradient, PublicRows};
+use super::sampler::{Batches, PublicBatch, Sampler};
 use super::spread::Spread;
 use crate::mechanisms::{MechanismError, Watch};
 use crate::problem::Problem;
@@ -71,7 +71,7 @@ impl Plan {
             units,
             places.max(units),
             public_rows.len() as u32,
-            self.public.batch.map(std::num::NonZeroU64::get),
+            self.public,
             &mut batches,
         );
         let mut clamp: Option<(u64, Clamp<'_>)> = None;
@@ -91,10 +91,13 @@ impl Plan {
             let Some((_, clamp)) = &clamp else { continue };
 
             // 3a. The noisy histogram of norms, if the clip norm is measured: a release.
+            let centre =
+                self.common_centre(public.as_ref(), &weights, &public_batch, last_release.as_deref())?;
             let spread = match &self.spread {
                 None => None,
                 Some(lattice) => {
-                    let counts = passes.spread(clamp, &weights, &hidden, lattice.radius())?;
+                    let counts =
+                        passes.spread(clamp, &weights, centre.as_deref(), &hidden, lattice.radius())?;
                     let expected = self.sampling.share() * problem.private_units() as f64;
                     Some(Spread::release(counts, lattice, &mut noise, expected))
                 }
@@ -103,14 +106,18 @@ impl Plan {
             let unit = clip_norm * lattice.unit();
 
             // 3b. The clamped integer sum of the hidden part, with its noise: a release.
-            let rescale_to = self.public.rescaled.then_some(clip_norm);
+            let length = match self.public {
+                PublicPart::Mean { rescaled: true, .. } => Length::Exactly(clip_norm),
+                PublicPart::Mean { rescaled: false, .. } => Length::AsItIs,
+                PublicPart::AsPrivate => Length::AtMost(clip_norm),
+            };
             let from_public = match &public {
                 Some(rows) if self.needs_public_gradient() => {
-                    Some(rows.gradient(&weights, &public_batch, rescale_to)?)
+                    Some(rows.gradient(&weights, &public_batch, length)?)
                 }
                 _ => None,
             };
-            let centre = self.common_centre(from_public.as_ref(), last_release.as_deref(), unit);
+            let centre = centre.and_then(|centre| on_lattice(&centre, unit));
             let mut release = passes.hidden(clamp, &weights, unit, centre.as_deref(), &hidden)?;
             lattice.add_noise(&mut noise, &mut release);
 
@@ -180,8 +187,7 @@ impl Plan {
 
     /// Whether a step looks at the public rows' gradient.
     fn needs_public_gradient(&self) -> bool {
-        self.descent != Descent::Posterior
-            && (self.centre == Centre::PublicMean || self.combiner != Combiner::Constant { alpha: 1.0 })
+        self.descent != Descent::Posterior && self.combiner != Combiner::Constant { alpha: 1.0 }
     }
 
     /// C_t: a function of the plan, of earlier releases and of this step's noisy histogram.
@@ -212,21 +218,19 @@ impl Plan {
         if norm.is_finite() && norm > 0.0 { norm } else { 1.0 }
     }
 
-    /// The common centre in lattice units; none if it is zero or not a vector of sensible numbers.
+    /// The vector that all units' gradients are reduced by; none if it is zero.
     fn common_centre(
         &self,
-        public: Option<&PublicGradient>,
+        public: Option<&PublicRows<'_>>,
+        weights: &LatticeWeights,
+        batch: &PublicBatch,
         last: Option<&[f64]>,
-        unit: f64,
-    ) -> Option<Vec<i64>> {
-        let centre = match self.centre {
-            Centre::PublicMean => &public?.mean[..],
-            Centre::LastRelease => last?,
-            Centre::Zero | Centre::Midrange | Centre::Imputed => return None,
-        };
-        let total: f64 = centre.iter().map(|value| (value / unit).abs() + 1.0).sum();
-        // The kernel takes centres below 2^61.
-        (total < 2f64.powi(60)).then(|| centre.iter().map(|value| (value / unit).round() as i64).collect())
+    ) -> Result<Option<Vec<f64>>, MechanismError> {
+        Ok(match (self.centre, public) {
+            (Centre::PublicMean, Some(rows)) => Some(rows.gradient(weights, batch, Length::AsItIs)?.mean),
+            (Centre::LastRelease, _) => last.map(<[f64]>::to_vec),
+            _ => None,
+        })
     }
 
     /// One gradient from the private and the public mean.
@@ -258,6 +262,13 @@ impl Plan {
             .map(|(private, public)| alpha * private + (1.0 - alpha) * public)
             .collect()
     }
+}
+
+/// A centre in lattice units; none if it is not a vector of sensible numbers.
+pub(super) fn on_lattice(centre: &[f64], unit: f64) -> Option<Vec<i64>> {
+    let total: f64 = centre.iter().map(|value| (value / unit).abs() + 1.0).sum();
+    // The kernel takes centres below 2^61.
+    (total < 2f64.powi(60)).then(|| centre.iter().map(|value| (value / unit).round() as i64).collect())
 }
 
 /// alpha* = (V^2/K_pub) / (d sigma^2/K_priv^2 + V^2/K_priv + V^2/K_pub), sigma the noise on the sum (Lowy et al. 2024, Proposition 8).

@@ -1,9 +1,10 @@
 //! Who takes part in a step. The three batches of a step are drawn one after the other from a stream and have three types, so that the batch of the
 //! hidden part cannot meet the known or the public part: shared randomness would destroy amplification.
 
-use super::parts::Sampling;
+use super::parts::{PublicPart, Sampling};
 use halflit_convex::kernel::Batch;
 use halflit_noise::{PoissonSampler, Stream};
+use std::num::NonZeroU64;
 
 /// Units of the hidden part. Never shown to anything but the clamped sums.
 pub(super) struct HiddenBatch(Option<Vec<u32>>);
@@ -12,7 +13,11 @@ pub(super) struct HiddenBatch(Option<Vec<u32>>);
 pub(super) struct KnownBatch(Option<Vec<u32>>);
 
 /// Public rows.
-pub(super) struct PublicBatch(Option<Vec<u32>>);
+pub(super) struct PublicBatch {
+    rows: Option<Vec<u32>>,
+    /// What sums over them are divided by; the number of rows if not said.
+    divisor: Option<f64>,
+}
 
 impl HiddenBatch {
     /// For the clamped sums.
@@ -49,18 +54,22 @@ impl KnownBatch {
 impl PublicBatch {
     /// For sums over the public rows.
     pub fn as_batch(&self) -> Batch<'_> {
-        self.0.as_deref().map_or(Batch::All, Batch::Only)
+        self.rows.as_deref().map_or(Batch::All, Batch::Only)
     }
 
     /// How many rows, out of all.
     pub fn count(&self, all: usize) -> usize {
-        self.0.as_ref().map_or(all, Vec::len)
+        self.rows.as_ref().map_or(all, Vec::len)
+    }
+
+    /// What sums over them are divided by.
+    pub fn divisor(&self, all: usize) -> f64 {
+        self.divisor.unwrap_or(self.count(all).max(1) as f64)
     }
 
     /// Every public row.
-    #[cfg(test)]
     pub fn all() -> Self {
-        PublicBatch(None)
+        PublicBatch { rows: None, divisor: None }
     }
 }
 
@@ -76,7 +85,22 @@ pub(super) struct Sampler {
     units: u32,
     kind: Kind,
     public_rows: u32,
-    public_batch: Option<usize>,
+    public: PublicKind,
+}
+
+/// How public rows are drawn.
+enum PublicKind {
+    All,
+    /// So many of them.
+    Some(usize),
+    /// As private units are.
+    AsPrivate {
+        /// The order of one pass, and how many of them take part in a step.
+        order: Vec<u32>,
+        size: usize,
+        /// How many are expected to take part.
+        expected: f64,
+    },
 }
 
 enum Kind {
@@ -99,20 +123,34 @@ impl Sampler {
         units: u32,
         places: u32,
         public_rows: u32,
-        public_batch: Option<u64>,
+        public: PublicPart,
         stream: &mut Stream,
     ) -> Self {
+        let batch_size =
+            |rows: u32, batches: NonZeroU64| (u64::from(rows).div_ceil(batches.get()) as usize).max(1);
         let kind = match sampling {
             Sampling::FullBatch => Kind::FullBatch,
             Sampling::Poisson(rate) => Kind::Poisson(PoissonSampler::new(rate)),
             Sampling::OnePass { batches } => {
-                let size = (u64::from(places).div_ceil(batches.get()) as usize).max(1);
-                Kind::OnePass { order: stream.permutation(places), size }
+                Kind::OnePass { order: stream.permutation(places), size: batch_size(places, batches) }
             }
         };
-        let public_batch =
-            public_batch.map(|batch| batch as usize).filter(|&batch| batch < public_rows as usize);
-        Sampler { units, kind, public_rows, public_batch }
+        let public = match (public, sampling) {
+            (PublicPart::Mean { batch: Some(batch), .. }, _) if batch.get() < u64::from(public_rows) => {
+                PublicKind::Some(batch.get() as usize)
+            }
+            (PublicPart::Mean { .. }, _) | (PublicPart::AsPrivate, Sampling::FullBatch) => PublicKind::All,
+            (PublicPart::AsPrivate, _) => {
+                let (order, size) = match sampling {
+                    Sampling::OnePass { batches } => {
+                        (stream.permutation(public_rows), batch_size(public_rows, batches))
+                    }
+                    Sampling::FullBatch | Sampling::Poisson(_) => (Vec::new(), 0),
+                };
+                PublicKind::AsPrivate { order, size, expected: sampling.share() * f64::from(public_rows) }
+            }
+        };
+        Sampler { units, kind, public_rows, public }
     }
 
     /// The batches of a step: independent draws, except that in one pass a unit that took part never returns.
@@ -123,22 +161,35 @@ impl Sampler {
         };
         let (hidden, known) = (poisson(), poisson());
         let hidden = match &self.kind {
-            Kind::OnePass { order, size } => {
-                let start = (step as usize).saturating_mul(*size).min(order.len());
-                let places = order[start..(start + size).min(order.len())].iter().copied();
-                let mut batch: Vec<u32> = places.filter(|&place| place < self.units).collect();
-                batch.sort_unstable();
-                Some(batch)
-            }
+            Kind::OnePass { order, size } => Some(dealt(order, *size, step, self.units)),
             Kind::FullBatch | Kind::Poisson(_) => hidden,
         };
-        let public = self.public_batch.map(|size| {
-            let mut batch = subset(self.public_rows, size, stream);
-            batch.sort_unstable();
-            batch
-        });
-        Batches { hidden: HiddenBatch(hidden), known: KnownBatch(known), public: PublicBatch(public) }
+        let public = match (&self.public, &self.kind) {
+            (PublicKind::All, _) | (PublicKind::AsPrivate { .. }, Kind::FullBatch) => PublicBatch::all(),
+            (PublicKind::Some(size), _) => {
+                let mut rows = subset(self.public_rows, *size, stream);
+                rows.sort_unstable();
+                PublicBatch { rows: Some(rows), divisor: None }
+            }
+            (PublicKind::AsPrivate { order, size, expected }, kind) => {
+                let rows = match kind {
+                    Kind::Poisson(sampler) => stream.poisson_subsample(self.public_rows, sampler),
+                    Kind::OnePass { .. } | Kind::FullBatch => dealt(order, *size, step, self.public_rows),
+                };
+                PublicBatch { rows: Some(rows), divisor: Some(expected.max(f64::MIN_POSITIVE)) }
+            }
+        };
+        Batches { hidden: HiddenBatch(hidden), known: KnownBatch(known), public }
     }
+}
+
+/// The step's part of an order, as far as its places are taken, sorted.
+fn dealt(order: &[u32], size: usize, step: u64, taken: u32) -> Vec<u32> {
+    let start = (step as usize).saturating_mul(size).min(order.len());
+    let places = order[start..(start + size).min(order.len())].iter().copied();
+    let mut batch: Vec<u32> = places.filter(|&place| place < taken).collect();
+    batch.sort_unstable();
+    batch
 }
 
 /// A uniformly random subset of `0..len` (Floyd's algorithm).
@@ -160,7 +211,6 @@ fn subset(len: u32, size: usize, stream: &mut Stream) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::testing::seeded;
-    use std::num::NonZeroU64;
 
     fn units(batch: &HiddenBatch) -> Vec<u32> {
         match batch.as_batch() {
@@ -173,7 +223,7 @@ mod tests {
     fn one_pass_takes_every_unit_once() {
         let mut stream = seeded(4).stream().unwrap();
         let sampling = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
-        let sampler = Sampler::new(sampling, 100, 100, 0, None, &mut stream);
+        let sampler = Sampler::new(sampling, 100, 100, 0, PublicPart::default(), &mut stream);
         let mut seen: Vec<u32> =
             (0..7).flat_map(|step| units(&sampler.draw(step, &mut stream).hidden)).collect();
         seen.sort_unstable();
@@ -188,7 +238,7 @@ mod tests {
         let sampling = Sampling::OnePass { batches: NonZeroU64::new(10).unwrap() };
         let batches = |units: u32| -> Vec<Vec<u32>> {
             let mut stream = seeded(8).stream().unwrap();
-            let sampler = Sampler::new(sampling, units, 101, 0, None, &mut stream);
+            let sampler = Sampler::new(sampling, units, 101, 0, PublicPart::default(), &mut stream);
             (0..10).map(|step| self::units(&sampler.draw(step, &mut stream).hidden)).collect()
         };
         let (all, one_absent) = (batches(101), batches(100));
@@ -203,13 +253,36 @@ mod tests {
     fn hidden_and_known_batches_differ() {
         let mut stream = seeded(5).stream().unwrap();
         let rate = halflit_noise::Probability::new(1, 4).unwrap();
-        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 4000, 500, Some(50), &mut stream);
+        let public = PublicPart::Mean { batch: NonZeroU64::new(50), rescaled: false };
+        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 4000, 500, public, &mut stream);
         let batches = sampler.draw(0, &mut stream);
         let (hidden, known) = (units(&batches.hidden), batches.known.units().unwrap());
         let both = hidden.iter().filter(|unit| known.contains(unit)).count() as f64;
         // Independent batches share 4000/16 = 250 units, standard deviation 15.3; equal batches would share 1000.
         assert!((both - 250.0).abs() < 6.0 * 15.3, "{both}");
         assert_eq!(batches.public.count(500), 50);
+    }
+
+    /// As private: the same rate, divided by the expected number; in one pass every public row once.
+    #[test]
+    fn public_rows_can_be_drawn_like_private_ones() {
+        let mut stream = seeded(7).stream().unwrap();
+        let rate = halflit_noise::Probability::new(1, 4).unwrap();
+        let sampler = Sampler::new(Sampling::Poisson(rate), 10, 10, 4000, PublicPart::AsPrivate, &mut stream);
+        let batches: Vec<PublicBatch> = (0..20).map(|step| sampler.draw(step, &mut stream).public).collect();
+        assert!(batches.iter().all(|batch| batch.divisor(4000) == 1000.0));
+        // 80,000 coins of probability 1/4: mean 20,000, standard deviation 122.
+        let total: usize = batches.iter().map(|batch| batch.count(4000)).sum();
+        assert!((total as f64 - 20_000.0).abs() < 6.0 * 122.5, "{total}");
+
+        let one_pass = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
+        let sampler = Sampler::new(one_pass, 10, 10, 100, PublicPart::AsPrivate, &mut stream);
+        let mut seen: Vec<u32> =
+            (0..7).flat_map(|step| sampler.draw(step, &mut stream).public.rows.unwrap_or_default()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<u32>>());
+        let everyone = Sampler::new(Sampling::FullBatch, 10, 10, 100, PublicPart::AsPrivate, &mut stream);
+        assert_eq!(everyone.draw(0, &mut stream).public.divisor(100), 100.0);
     }
 
     #[test]

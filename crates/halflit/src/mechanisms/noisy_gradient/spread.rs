@@ -1,7 +1,7 @@
 //! How large contributions are: a noisy histogram of their norms, and what is read off it.
 //!
-//! Every row adds its weight to the bin of its gradient's norm, so a unit adds a vector of l1 norm at most 1, hence of l2 norm at most 1. The bins
-//! are powers of sqrt(2), found from the exponent of the squared norm: a function of the row alone, without logarithms.
+//! Every unit adds 1 to the bin of the norm of its contribution, as it is before the clamp: reduced by the centre, if all units share one. The bins
+//! are powers of sqrt(2), found from the exponent of the squared norm: a function of the unit alone, without logarithms.
 
 use halflit_convex::Loss;
 use halflit_convex::kernel::{Block, KernelError, Rule};
@@ -23,29 +23,17 @@ pub(super) struct NormCounter<'a> {
     squared_norms: &'a [u64],
     /// What one squared feature unit is worth.
     squared_unit: f64,
-    row_weights: Option<&'a [f64]>,
-    /// B: what a unit of weight 1 adds.
-    whole: u64,
     counts: [AtomicI64; BINS],
 }
 
 impl<'a> NormCounter<'a> {
-    /// Counts in multiples of `whole` per unit.
-    pub fn new(
-        loss: Loss,
-        labels: &'a [f64],
-        squared_norms: &'a [u64],
-        feature_unit: f64,
-        row_weights: Option<&'a [f64]>,
-        whole: u64,
-    ) -> Self {
+    /// Has seen no row yet.
+    pub fn new(loss: Loss, labels: &'a [f64], squared_norms: &'a [u64], feature_unit: f64) -> Self {
         NormCounter {
             derivative: LossRule::derivative(loss, labels, 1.0),
             loss,
             squared_norms,
             squared_unit: feature_unit * feature_unit,
-            row_weights,
-            whole,
             counts: std::array::from_fn(|_| AtomicI64::new(0)),
         }
     }
@@ -53,15 +41,6 @@ impl<'a> NormCounter<'a> {
     /// The counts of all rows seen.
     pub fn into_counts(self) -> Vec<i64> {
         self.counts.into_iter().map(AtomicI64::into_inner).collect()
-    }
-
-    /// What a row adds: rounded down, so that a unit's rows together add at most `whole`.
-    fn share(&self, row: usize) -> i64 {
-        match self.row_weights {
-            None => self.whole as i64,
-            // Weights are 1/m for m >= 1: the product is below 2^62 and m of them stay below `whole`.
-            Some(weights) => (self.whole as f64 * weights[row]).floor().next_down().max(0.0) as i64,
-        }
     }
 }
 
@@ -72,16 +51,9 @@ impl Rule for NormCounter<'_> {
 
     fn check(&self, rows: usize) -> Result<(), KernelError> {
         self.derivative.check(rows)?;
-        let lengths = [
-            ("the squared norms", Some(self.squared_norms.len())),
-            ("the row weights", self.row_weights.map(<[f64]>::len)),
-        ];
-        match lengths
-            .into_iter()
-            .find_map(|(name, found)| found.filter(|&found| found != rows).map(|found| (name, found)))
-        {
-            Some((name, found)) => Err(KernelError::Length { name, found, rows }),
-            None => Ok(()),
+        match self.squared_norms.len() {
+            found if found == rows => Ok(()),
+            found => Err(KernelError::Length { name: "the squared norms", found, rows }),
         }
     }
 
@@ -92,7 +64,7 @@ impl Rule for NormCounter<'_> {
             let row = block.row(position);
             let squares = coefficients.iter().skip(position).step_by(rows).map(|c| c * c).sum::<f64>();
             let square = squares * (self.squared_norms[row] as f64 * self.squared_unit);
-            counts[bin(square)] += self.share(row);
+            counts[bin(square)] += 1;
         }
         for (total, count) in self.counts.iter().zip(counts) {
             total.fetch_add(count, Ordering::Relaxed);
@@ -102,7 +74,7 @@ impl Rule for NormCounter<'_> {
 }
 
 /// The bin of a squared norm: its binary exponent. NaN and zero go to the first bin.
-fn bin(square: f64) -> usize {
+pub(super) fn bin(square: f64) -> usize {
     let exponent = ((square.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     if square > 0.0 { (exponent - FIRST_EXPONENT).clamp(0, BINS as i32 - 1) as usize } else { 0 }
 }

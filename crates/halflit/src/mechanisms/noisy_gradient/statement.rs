@@ -204,7 +204,9 @@ impl Statement {
             }
             Descent::Preconditioned { step_size, ridge, .. } => is_positive(step_size) && is_positive(ridge),
             Descent::Newton { noise } => is_positive(noise),
-            Descent::Accelerated { damping } => is_positive(damping),
+            Descent::Accelerated { damping, strong_convexity } => {
+                is_positive(damping) && strong_convexity.is_finite() && strong_convexity >= 0.0
+            }
             Descent::Posterior => true,
         };
         if !is_sensible {
@@ -232,7 +234,7 @@ impl Statement {
             || self.centre == Centre::PublicMean
             || self.combiner == Combiner::Automatic
             || self.descent.needs_public_rows()
-            || self.public.batch.is_some();
+            || matches!(self.public, PublicPart::Mean { batch: Some(_), .. });
         if uses_public_rows && *relation.private_rows() == PrivateRows::All {
             return Err(Inconsistency::new(
                 "centre, start, combiner and descent",

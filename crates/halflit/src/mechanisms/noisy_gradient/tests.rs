@@ -1,6 +1,7 @@
 use super::layout::Layout;
 use super::parts::*;
 use super::passes::Passes;
+use super::public::{Length, PublicGradient};
 use super::sampler::{HiddenBatch, KnownBatch, PublicBatch};
 use super::*;
 use crate::mechanisms::Watch;
@@ -56,7 +57,7 @@ fn lattice(plan: &Plan) -> &SumLattice {
 }
 
 /// What one lattice unit is worth under a fixed clip norm.
-fn unit(plan: &Plan) -> f64 {
+fn unit_of(plan: &Plan) -> f64 {
     clip_norm(plan) * lattice(plan).unit()
 }
 
@@ -93,7 +94,7 @@ fn hidden_sum_of(story: &Story, plan: &Plan, seed: u64, batch: &HiddenBatch) -> 
     let clamp = passes.clamp(lattice(plan).radius()).unwrap();
     let weights = LatticeWeights::new(&weights(&problem, seed), problem.loss().outputs()).unwrap();
     let centre = some_centre(plan, problem.dimension());
-    passes.hidden(&clamp, &weights, unit(plan), centre.as_deref(), batch).unwrap()
+    passes.hidden(&clamp, &weights, unit_of(plan), centre.as_deref(), batch).unwrap()
 }
 
 fn hidden_sum(story: &Story, plan: &Plan, seed: u64) -> Vec<i64> {
@@ -101,13 +102,20 @@ fn hidden_sum(story: &Story, plan: &Plan, seed: u64) -> Vec<i64> {
 }
 
 /// The histogram of norms of one story at some weights.
-fn norm_counts(story: &Story, whole: u64, seed: u64, batch: &HiddenBatch) -> Vec<i64> {
+fn norm_counts(
+    story: &Story,
+    whole: u64,
+    seed: u64,
+    centre: Option<&[f64]>,
+    batch: &HiddenBatch,
+) -> Vec<i64> {
     let problem = story.problem();
-    let layout = Layout::open(&problem, &key(), Split::Nothing, Centre::Zero).unwrap();
+    let kind = if centre.is_some() { Centre::PublicMean } else { Centre::Zero };
+    let layout = Layout::open(&problem, &key(), Split::Nothing, kind).unwrap();
     let passes = Passes::new(&layout, problem.encoding()).unwrap();
     let clamp = passes.clamp(1 << 20).unwrap();
     let weights = LatticeWeights::new(&weights(&problem, seed), problem.loss().outputs()).unwrap();
-    passes.spread(&clamp, &weights, batch, whole).unwrap()
+    passes.spread(&clamp, &weights, centre, batch, whole).unwrap()
 }
 
 fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
@@ -181,24 +189,52 @@ fn one_unit_alone_is_inside_the_radius() {
 }
 
 #[test]
-fn one_unit_adds_at_most_one_to_the_histogram_of_norms() {
+fn one_unit_adds_one_to_one_bin_of_the_histogram_of_norms() {
     let whole = 1_000_003;
     for loss in LOSSES {
-        for by_user in [false, true] {
+        for (by_user, is_centred) in [(false, false), (false, true), (true, false), (true, true)] {
             let story = Story { by_user, ..Story::new(60).loss(loss) };
             let neighbour = neighbour(&story);
+            let centre = is_centred.then(|| vec![0.3; story.problem().dimension()]);
+            let counts = |story: &Story, batch| norm_counts(story, whole, 3, centre.as_deref(), &batch);
+            let mut one_by_one = vec![0; super::spread::BINS];
             for unit in 0..8 {
-                let alone = norm_counts(&story, whole, 3, &HiddenBatch::only(vec![unit]));
-                let total: i64 = alone.iter().sum();
-                assert!(alone.iter().all(|&count| count >= 0) && total <= whole as i64, "{loss} {total}");
-                // A row counts whole; a user's rows lose less than two steps each to rounding.
-                assert!(total >= whole as i64 - 2 * 20, "{loss} {total}");
+                let mut alone = counts(&story, HiddenBatch::only(vec![unit]));
+                one_by_one.iter_mut().zip(&alone).for_each(|(sum, count)| *sum += count);
+                alone.sort_unstable();
+                let (most, others) = alone.split_last().unwrap();
+                assert!(*most == whole as i64 && others.iter().all(|&count| count == 0), "{loss}: {alone:?}");
             }
-            let (one, other) = (
-                norm_counts(&story, whole, 3, &HiddenBatch::all()),
-                norm_counts(&neighbour, whole, 3, &HiddenBatch::all()),
-            );
-            assert!(squared_distance(&one, &other) <= 4 * u128::from(whole).pow(2), "{loss}");
+            assert_eq!(one_by_one, counts(&story, HiddenBatch::only((0..8).collect())), "{loss}");
+            let (one, other) = (counts(&story, HiddenBatch::all()), counts(&neighbour, HiddenBatch::all()));
+            assert!(squared_distance(&one, &other) <= 2 * u128::from(whole).pow(2), "{loss}");
+        }
+    }
+}
+
+/// The bins are those of the vectors that are clamped: of whole users, reduced by a common centre.
+#[test]
+fn histograms_are_of_what_will_be_clamped() {
+    let story = Story { by_user: true, ..Story::new(60) };
+    let problem = story.problem();
+    let size = problem.dimension();
+    let (one, two) = (vec![0.0; size], vec![100.0; size]);
+    for (centre, expected) in [(None, None), (Some(one), None), (Some(two), Some(1e4 * size as f64))] {
+        for unit in 0..8 {
+            let batch = HiddenBatch::only(vec![unit]);
+            let counts = norm_counts(&story, 1, 3, centre.as_deref(), &batch);
+            let bin = counts.iter().position(|&count| count == 1).unwrap();
+            let squares = match expected {
+                // A centre far from every gradient is all there is.
+                Some(squares) => squares,
+                None => {
+                    let plan = plan(&story, &clipped_at(1000.0));
+                    let alone = hidden_sum_of(&story, &plan, 3, &batch);
+                    alone.iter().map(|&sum| (sum as f64 * unit_of(&plan)).powi(2)).sum()
+                }
+            };
+            let expected = super::spread::bin(squares);
+            assert!(bin.abs_diff(expected) <= 1, "user {unit}: {bin} {expected}");
         }
     }
 }
@@ -221,13 +257,14 @@ fn hidden_and_known_parts_add_up_to_the_gradient() {
         let outputs = problem.loss().outputs();
         let lattice_weights = LatticeWeights::new(&weights(&problem, 9), outputs).unwrap();
         let clamp = passes.clamp(lattice(&plan).radius()).unwrap();
-        let hidden = passes.hidden(&clamp, &lattice_weights, unit(&plan), None, &HiddenBatch::all()).unwrap();
+        let hidden =
+            passes.hidden(&clamp, &lattice_weights, unit_of(&plan), None, &HiddenBatch::all()).unwrap();
         let known = passes.known(&lattice_weights, &KnownBatch::all()).unwrap();
         let expected = gradient(&problem, &lattice_weights.rounded());
         // Every coefficient is rounded by at most half a step, times a feature of at most 2^14 units.
-        let rounding = layout.hidden.rows.len() as f64 * 0.5 * unit(&plan) / FEATURE_UNIT;
+        let rounding = layout.hidden.rows.len() as f64 * 0.5 * unit_of(&plan) / FEATURE_UNIT;
         for (index, expected) in expected.iter().enumerate() {
-            let found = hidden[index] as f64 * unit(&plan) + known[index];
+            let found = hidden[index] as f64 * unit_of(&plan) + known[index];
             let is_near = (found - expected).abs() < rounding + 1e-9;
             assert!(is_near, "{} {:?}: {found} {expected}", story.loss, story.public);
         }
@@ -582,7 +619,8 @@ fn one_pass_is_priced_once() {
     let problem = story.problem();
     let batches = NonZeroU64::new(20).unwrap();
     let one_pass = Params { sampling: Some(Sampling::OnePass { batches }), ..Params::default() };
-    let accelerated = Params { descent: Some(Descent::Accelerated { damping: 8.0 }), ..one_pass.clone() };
+    let accelerated =
+        Params { descent: Some(DescentChoice::Accelerated { damping: None }), ..one_pass.clone() };
     for params in [one_pass, accelerated] {
         let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
         assert_eq!(plan.steps(), 20);
@@ -667,16 +705,15 @@ fn parts_that_need_public_rows_say_so() {
 
 /// Algorithm 1 of Mahloujifar et al. 2023 with constants that suit the stories.
 fn feature_dp(alpha: f64) -> Params {
-    let stochastic = modes::Stochastic {
-        steps: NonZeroU64::new(400).unwrap(),
-        step_size: 0.1,
-        clip_norm: 1.0,
-        rate: Probability::new(1, 4).unwrap(),
-        public_batch: None,
-        start: Start::Zero,
+    let constants = modes::Constants {
+        steps: NonZeroU64::new(400),
+        step_size: Some(0.1),
+        clip_norm: Some(1.0),
+        sampling: Sampling::Poisson(Probability::new(1, 4).unwrap()),
         average: Average::Suffix,
+        ..modes::Constants::default()
     };
-    stochastic.feature_dp(alpha, 0.9)
+    constants.feature_dp(alpha, 0.9)
 }
 
 #[test]
@@ -726,13 +763,18 @@ fn public_gradients_can_be_rescaled_and_batched() {
         .unwrap()
         .unwrap();
     let at = LatticeWeights::new(&weights(&problem, 2), 1).unwrap();
-    let plain = public.gradient(&at, &PublicBatch::all(), None).unwrap();
-    let rescaled = public.gradient(&at, &PublicBatch::all(), Some(0.25)).unwrap();
+    let plain = public.gradient(&at, &PublicBatch::all(), Length::AsItIs).unwrap();
+    let rescaled = public.gradient(&at, &PublicBatch::all(), Length::Exactly(0.25)).unwrap();
+    let clipped = public.gradient(&at, &PublicBatch::all(), Length::AtMost(0.25)).unwrap();
     assert_eq!(plain.rows, rows.len());
     // Every rescaled gradient has norm 0.25: mean square 0.0625 = variance + squared norm of the mean.
     let square = rescaled.mean.iter().map(|g| g * g).sum::<f64>();
     assert!((rescaled.variance + square - 0.0625).abs() < 1e-9, "{} {square}", rescaled.variance);
     assert!(plain.variance > 0.0);
+    // Some gradients are shorter than that and stay as they are.
+    let second_moment =
+        |gradient: &PublicGradient| gradient.variance + gradient.mean.iter().map(|g| g * g).sum::<f64>();
+    assert!(second_moment(&clipped) < 0.99 * 0.0625 && second_moment(&clipped) < second_moment(&plain));
 }
 
 /// Standard normal features and labels <w*, x> + noise: what the posterior descent is made for.

@@ -18,13 +18,15 @@
 //! | no public rows | refused when planning |
 //! | fewer rows than weights | the penalty makes the minimizer unique |
 
+mod certainty;
 mod size;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use certainty::dispersion;
 pub(crate) use size::weights_norm;
 
-use crate::mechanisms::{Inconsistency, MechanismError, prior_radius};
+use crate::mechanisms::{Inconsistency, MechanismError, is_hopeless, noisy_gradient, prior_radius};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use halflit_convex::solver::{self, ProblemSpec};
@@ -97,17 +99,11 @@ impl Plan {
     /// # Errors
     /// The declaration has no public rows.
     pub fn new(problem: &Problem) -> Result<Self, MechanismError> {
-        let rows = problem.facts().public_rows;
-        if rows == 0 {
+        if problem.facts().public_rows == 0 {
             return Err(MechanismError::NoPublicRows);
         }
-        let (dimension, rows) = (problem.dimension() as f64, rows as f64);
-        let regularization = match problem.regularization() {
-            Regularization::Fixed(lambda) if lambda > 0.0 => lambda,
-            _ => dimension / (rows * weights_norm(problem)?.powi(2)),
-        };
-        // The excess of a fitted model with d weights on n rows: d/2n, the classical rate.
-        Ok(Plan { regularization, predicted_excess: dimension / (2.0 * rows) })
+        let predicted_excess = noisy_gradient::predicted_of_public_fit(problem)?;
+        Ok(Plan { regularization: penalty(problem)?, predicted_excess })
     }
 
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
@@ -119,7 +115,7 @@ impl Plan {
             releases: 0,
             passes: 0.0,
             noise_per_release: 0.0,
-            is_hopeless: self.predicted_excess >= super::zero_model_loss(problem.loss()),
+            is_hopeless: is_hopeless(self.predicted_excess, problem),
         }
     }
 
@@ -133,16 +129,43 @@ impl Plan {
 
     /// Minimises the penalised mean loss of the public rows.
     pub(crate) fn run(&self, problem: &Problem) -> Result<Vec<f64>, MechanismError> {
-        let key = self.regularization.to_bits();
-        if let Some((_, known)) = problem.public_fit().get().filter(|(fitted, _)| *fitted == key) {
-            return Ok(known.clone());
-        }
-        let (rows, labels) = problem.public_data();
-        let (loss, bound, radius) = (problem.loss(), problem.row_norm_bound(), problem.radius());
-        let weights = fit(loss, rows, labels, bound, self.regularization, radius)?;
-        problem.public_fit().get_or_init(|| (key, weights.clone()));
-        Ok(weights)
+        fitted_with(problem, self.regularization)
     }
+}
+
+/// The declared penalty, or one for weights as large as the public rows suggest.
+fn penalty(problem: &Problem) -> Result<f64, MechanismError> {
+    Ok(match problem.regularization() {
+        Regularization::Fixed(lambda) if lambda > 0.0 => lambda,
+        _ => {
+            let rows = problem.facts().public_rows as f64;
+            problem.dimension() as f64 / (rows * weights_norm(problem)?.powi(2))
+        }
+    })
+}
+
+/// The minimizer of the public rows' penalised mean loss.
+///
+/// # Errors
+/// There are no public rows.
+pub(crate) fn fitted(problem: &Problem) -> Result<Vec<f64>, MechanismError> {
+    match problem.facts().public_rows {
+        0 => Err(MechanismError::NoPublicRows),
+        _ => fitted_with(problem, penalty(problem)?),
+    }
+}
+
+/// The same for a given penalty; the first one is kept with the problem.
+fn fitted_with(problem: &Problem, regularization: f64) -> Result<Vec<f64>, MechanismError> {
+    let key = regularization.to_bits();
+    if let Some((_, known)) = problem.public_fit().get().filter(|(fitted, _)| *fitted == key) {
+        return Ok(known.clone());
+    }
+    let (rows, labels) = problem.public_data();
+    let (loss, bound, radius) = (problem.loss(), problem.row_norm_bound(), problem.radius());
+    let weights = fit(loss, rows, labels, bound, regularization, radius)?;
+    problem.public_fit().get_or_init(|| (key, weights.clone()));
+    Ok(weights)
 }
 
 /// The penalty of a Gaussian prior with the guessed radius: lambda = d / (n R^2).

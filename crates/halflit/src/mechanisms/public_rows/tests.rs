@@ -122,7 +122,7 @@ fn nothing_is_spent() {
 #[test]
 fn it_is_a_candidate_where_rows_are_public_and_refused_elsewhere() {
     let names = |story: &Story| -> Vec<String> {
-        let plans = Plans::new(story.problem(), &Request { steps: Some(4), ..Request::default() }).unwrap();
+        let plans = Plans::new(story.problem(), &Request::default()).unwrap();
         plans.summaries().map(|summary| summary.mechanism.clone()).collect()
     };
     assert!(names(&story(300)).contains(&NAME.to_owned()));

@@ -1,0 +1,42 @@
+//! How far from the best weights a fit to the public rows is.
+//!
+//! The fit's covariance is phi / n times the inverse curvature H, so its expected excess risk is phi d / 2n. For likelihoods (logistic, softmax, Poisson) phi = 1: slopes vary as much as the
+//! loss is curved. For others phi is the variance of a slope over the curvature, a residual variance for the squared loss, and the public rows tell it. No private cell is read.
+
+use super::fitted;
+use crate::mechanisms::MechanismError;
+use crate::mechanisms::noisy_gradient::schedule::curvature;
+use crate::problem::{Problem, scores};
+use halflit_convex::LabelDomain;
+
+/// Rows that are looked at: one number needs no more.
+const MOST_ROWS: usize = 10_000;
+
+/// phi.
+pub(crate) fn dispersion(problem: &Problem) -> Result<f64, MechanismError> {
+    let loss = problem.loss();
+    let is_likelihood = matches!(loss.label_domain(), LabelDomain::Classes(_) | LabelDomain::Binary)
+        || loss.name() == "poisson";
+    let (rows, labels) = problem.public_data();
+    if is_likelihood || !loss.is_smooth() || rows.is_empty() {
+        return Ok(1.0);
+    }
+    let (count, size) = (rows.len() as f64, problem.dimension() as f64);
+    // Too few rows fit themselves: how far the labels are from zero says more than their residuals.
+    let (weights, freedom) = if count > 1.05 * size {
+        (fitted(problem)?, (count - size) / count)
+    } else {
+        (vec![0.0; problem.dimension()], 1.0)
+    };
+    let mut slope = vec![0.0; loss.outputs()];
+    let picked = (0..rows.len()).step_by(rows.len().div_ceil(MOST_ROWS));
+    let seen = picked.clone().count() as f64;
+    let squares: f64 = picked
+        .map(|row| {
+            loss.derivative(&scores(rows, row, &weights), labels[row], &mut slope);
+            slope.iter().map(|slope| slope * slope).sum::<f64>()
+        })
+        .sum();
+    let phi = squares / (seen * freedom * curvature(loss));
+    Ok(if phi.is_finite() && phi > 0.0 { phi } else { 1.0 })
+}
