@@ -1,0 +1,239 @@
+//! What runs cost, and which are refused.
+
+use super::*;
+use crate::mechanisms::Watch;
+use crate::testing::seeded;
+use halflit_noise::{NoiseSource, Probability};
+use halflit_privacy::{Event, Mu, Profile};
+use std::num::NonZeroU64;
+
+#[test]
+fn the_noise_is_what_the_budget_asks_for() {
+    // Closed form: T Gaussian steps of multiplier s are one of mu = 2 sqrt(T) / s under replace.
+    let plan = plan(&Story::new(500), &Params { steps: Some(25), ..Params::default() });
+    let multiplier = lattice(&plan).noise_multiplier();
+    let mu = 2.0 * 5.0 / multiplier;
+    let epsilon = Profile::of(&halflit_privacy::Event::Gdp { mu: Mu::new(mu).unwrap() })
+        .unwrap()
+        .epsilon(Delta::new(1e-6).unwrap());
+    assert!(epsilon.upper <= 1.0 + 1e-6 && epsilon.lower > 0.9999, "{epsilon:?}");
+    // Golden value: mu of (1, 1e-6) is 0.236704 (root of the closed form, checked with scipy).
+    assert!((mu - 0.236_704).abs() < 2e-6, "{mu}");
+
+    let zero_out = Story { zero_out: true, ..Story::new(500) };
+    let half = Plan::new(&zero_out.problem(), &Params { steps: Some(25), ..Params::default() }, budget(1.0))
+        .unwrap();
+    let ratio = multiplier / lattice(&half).noise_multiplier();
+    assert!((ratio - 2.0).abs() < 1e-4, "replace needs twice the noise of zero-out: {ratio}");
+}
+
+/// One step from zero: the weights are -step * (gradient + noise) / W, so their spread shows the noise.
+///
+/// Hypothesis: the released noise has the planned standard deviation. Statistic: mean squared standardised deviation over n = 300 * 6 =
+/// 1800 coordinates, chi-square with n degrees of freedom. alpha = 1e-6 two-sided by the Wilson-Hilferty approximation: the
+/// mean square of honest noise lies in [0.845, 1.173].
+#[test]
+fn the_released_noise_has_the_planned_scale() {
+    let story = Story { epsilon: 0.5, ..Story::new(200) };
+    let problem = story.problem();
+    let plan = Plan::new(&problem, &Params { steps: Some(1), ..Params::default() }, budget(0.5)).unwrap();
+    let gradient = gradient(&problem, &vec![0.0; problem.dimension()]);
+    let Descent::Momentum { step_size, .. } = plan.descent else { panic!("{:?}", plan.descent) };
+    let mean_square = |assumed_std: f64| {
+        let mut sum = 0.0;
+        let mut count = 0.0;
+        for run in 0..300u32 {
+            let mut seed = [0; 32];
+            seed[..4].copy_from_slice(&run.to_le_bytes());
+            let mut source = NoiseSource::seeded_for_tests(seed);
+            let weights = plan.run(&problem, &key(), &mut source, &mut ()).unwrap();
+            for (weight, gradient) in weights.iter().zip(&gradient) {
+                let noise = -weight * problem.total_weight() / step_size - gradient;
+                sum += (noise / assumed_std).powi(2);
+                count += 1.0;
+            }
+        }
+        sum / count
+    };
+    let planned = plan.statement(&problem).levels[0].noise_std.unwrap();
+    let inside = 0.845..=1.173;
+    assert!(inside.contains(&mean_square(planned)), "{}", mean_square(planned));
+    // Power: noise calibrated for zero-out (half as large), or wrong by a tenth, is rejected.
+    for wrong in [0.5, 0.9, 1.1] {
+        assert!(!inside.contains(&mean_square(planned * wrong)), "{wrong}");
+    }
+}
+
+#[test]
+fn poisson_batches_cost_less_noise_and_keep_their_exact_rate() {
+    let story = Story::new(2000);
+    let rate = Probability::new(1, 16).unwrap();
+    let params = Params { sampling: Some(Sampling::Poisson(rate)), steps: Some(200), ..Params::default() };
+    let plan = Plan::new(&story.problem(), &params, budget(1.0)).unwrap();
+    let full =
+        Plan::new(&story.problem(), &Params { steps: Some(200), ..Params::default() }, budget(1.0)).unwrap();
+    assert!(lattice(&plan).noise_multiplier() < lattice(&full).noise_multiplier());
+    let statement = plan.statement(&story.problem());
+    assert_eq!(statement.sampling_rate, Some(statement::Rate { numerator: 1, denominator: 16 }));
+    assert!(
+        Profile::of(&statement.event().unwrap()).unwrap().epsilon(Delta::new(1e-6).unwrap()).upper <= 1.0
+    );
+    let weights = plan.run(&story.problem(), &key(), &mut seeded(3), &mut ()).unwrap();
+    assert!(weights.iter().all(|weight| weight.is_finite()));
+}
+
+#[test]
+fn public_columns_shrink_the_clip_norm() {
+    let clip = |public: Vec<&'static str>| {
+        clip_norm(&plan(&Story { public, ..Story::new(300) }, &Params::default()))
+    };
+    let (nothing, some, features) = (clip(vec![]), clip(vec!["x", "u"]), clip(vec!["x", "u", "c"]));
+    assert!(features < 0.5 * nothing + 1e-9 && some < nothing, "{nothing} {some} {features}");
+}
+
+#[test]
+fn a_centre_without_public_features_is_refused() {
+    let params = Params { centre: Some(Centre::Midrange), ..Params::default() };
+    let refused = Plan::new(&Story::new(50).problem(), &params, budget(1.0)).unwrap_err();
+    assert!(matches!(refused, MechanismError::NoPublicFeature), "{refused}");
+    for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(
+            Plan::new(&Story::new(50).problem(), &clipped_at(norm), budget(1.0)),
+            Err(MechanismError::NotPositive { name: "clip norm", .. })
+        ));
+    }
+}
+
+#[test]
+fn an_interrupted_run_returns_nothing() {
+    struct StopAt(u64);
+    impl Watch for StopAt {
+        fn progress(&mut self, done: u64, _total: u64) -> std::ops::ControlFlow<()> {
+            if done == self.0 {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
+            }
+        }
+    }
+    let story = Story::new(100);
+    let plan = plan(&story, &Params { steps: Some(5), ..Params::default() });
+    let stopped = plan.run(&story.problem(), &key(), &mut seeded(1), &mut StopAt(3));
+    assert!(matches!(stopped, Err(MechanismError::Interrupted)));
+}
+
+#[test]
+fn a_tampered_statement_is_inconsistent() {
+    let story = Story::new(100);
+    let honest = plan(&story, &Params::default()).statement(&story.problem());
+    honest.check().unwrap();
+    let changed: [fn(&mut Statement); 12] = [
+        |s| s.hidden_weight = 0.0,
+        |s| s.hidden_weight = f64::NAN,
+        |s| s.levels[0].noise_multiplier *= 1.0001,
+        |s| s.levels[0].noise_multiplier = f64::NAN,
+        |s| s.levels[0].lattice_radius *= 2,
+        |s| s.levels[0].lattice_bits = 45,
+        |s| s.levels[0].noise_std = s.levels[0].noise_std.map(|std| 1.01 * std),
+        |s| s.total_weight = 1.0,
+        |s| s.steps += 1,
+        |s| s.batches = Some(1),
+        |s| s.clip = Clip::Quantile { level: 0.5 },
+        |s| s.spread = Some(s.levels[0].clone()),
+    ];
+    for change in changed {
+        let mut statement = honest.clone();
+        change(&mut statement);
+        assert!(statement.check().is_err(), "{statement:?}");
+    }
+}
+
+#[test]
+fn one_pass_is_priced_once() {
+    let story = with_public_rows(4000);
+    let problem = story.problem();
+    let batches = NonZeroU64::new(20).unwrap();
+    let one_pass = Params { sampling: Some(Sampling::OnePass { batches }), ..Params::default() };
+    let accelerated =
+        Params { descent: Some(DescentChoice::Accelerated { damping: None }), ..one_pass.clone() };
+    for params in [one_pass, accelerated] {
+        let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+        assert_eq!(plan.steps(), 20);
+        // Every unit is in one step: the noise of a single release, 2 / 0.236704.
+        assert!((lattice(&plan).noise_multiplier() - 2.0 / 0.236_704).abs() < 1e-3);
+        let statement = plan.statement(&problem);
+        statement.check().unwrap();
+        assert!(matches!(statement.event().unwrap(), Event::Parallel(_)));
+        let weights = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap();
+        assert!(weights.iter().all(|weight| weight.is_finite()));
+    }
+    let too_many =
+        Params { sampling: Some(Sampling::OnePass { batches }), steps: Some(21), ..Params::default() };
+    assert!(matches!(Plan::new(&problem, &too_many, budget(1.0)), Err(MechanismError::Part { .. })));
+}
+
+#[test]
+fn two_statistics_of_one_batch_are_one_event() {
+    let problem = Story::new(500).problem();
+    let rate = Probability::new(1, 8).unwrap();
+    let clip = Some(Clip::Quantile { level: 0.8 });
+    let sampling = Some(Sampling::Poisson(rate));
+    let params = Params { clip, sampling, steps: Some(50), ..Params::default() };
+    let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+    let statement = plan.statement(&problem);
+    statement.check().unwrap();
+    let (gradient, histogram) =
+        (statement.levels[0].noise_multiplier, statement.spread.as_ref().unwrap().noise_multiplier);
+    let joint = (gradient.powi(-2) + histogram.powi(-2)).sqrt().recip();
+    match statement.event().unwrap() {
+        Event::Repeated { event, count } => match *event {
+            Event::PoissonGaussian { noise_multiplier, .. } => {
+                assert!((noise_multiplier.get() / joint - 1.0).abs() < 1e-12);
+                assert_eq!(count.get(), 50);
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+    // Full batch: two Gaussians per step, mu^2 adds up to the budget's.
+    let full = Plan::new(&problem, &Params { sampling: None, ..params }, budget(1.0)).unwrap();
+    let statement = full.statement(&problem);
+    let spent: f64 = [&statement.levels[0], statement.spread.as_ref().unwrap()]
+        .map(|level| 50.0 * (2.0 / level.noise_multiplier).powi(2))
+        .iter()
+        .sum();
+    assert!((spent.sqrt() - 0.236_704).abs() < 1e-5, "{}", spent.sqrt());
+}
+
+#[test]
+fn a_growing_budget_adds_up_to_the_declared_one() {
+    let problem = Story::new(500).problem();
+    let params = Params { budget_growth: Some(1.5), steps: Some(8), ..Params::default() };
+    let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+    let mu: Vec<f64> = plan.step_lattices().map(|lattice| 2.0 * Plan::clip_over_noise(lattice)).collect();
+    assert_eq!(mu.len(), 8);
+    for pair in mu.windows(2) {
+        assert!(((pair[1] / pair[0]).powi(2) - 1.5).abs() < 1e-3, "{mu:?}");
+    }
+    let total = mu.iter().map(|mu| mu * mu).sum::<f64>().sqrt();
+    assert!((total - 0.236_704).abs() < 1e-5, "{total}");
+    plan.statement(&problem).check().unwrap();
+    let sampled = Params { sampling: Some(Sampling::Poisson(Probability::new(1, 2).unwrap())), ..params };
+    assert!(matches!(Plan::new(&problem, &sampled, budget(1.0)), Err(MechanismError::Part { .. })));
+}
+
+#[test]
+fn parts_that_need_public_rows_say_so() {
+    let problem = Story::new(60).problem();
+    for params in [
+        Params { start: Some(Start::PublicMinimizer), ..Params::default() },
+        Params { centre: Some(Centre::PublicMean), ..Params::default() },
+        Params { combiner: Some(Combiner::Automatic), ..Params::default() },
+        modes::posterior(),
+    ] {
+        let refused = Plan::new(&problem, &params, budget(1.0)).unwrap_err();
+        assert!(matches!(refused, MechanismError::NoPublicRows), "{params:?}: {refused}");
+    }
+    let refused = Plan::new(&with_public_rows(400).problem(), &modes::posterior(), budget(1.0)).unwrap_err();
+    assert!(matches!(refused, MechanismError::Part { part: "the posterior descent", .. }), "{refused}");
+}
