@@ -23,6 +23,9 @@ pub struct Args {
     /// A few cells and few draws: with the tuned methods a cell of Table 5 took eight minutes on one core.
     #[arg(long)]
     pub quick: bool,
+    /// These shares of public rows only, in tables 5 to 10.
+    #[arg(long, value_delimiter = ',')]
+    pub ratios: Option<Vec<f64>>,
     /// Draws of the data per cell [default: 20, quick: 2].
     #[arg(long)]
     pub draws: Option<usize>,

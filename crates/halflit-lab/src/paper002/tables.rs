@@ -32,8 +32,15 @@ pub fn run(number: u32, args: &Args) -> Outcome {
     let table = TABLES.iter().find(|table| table.number == number).ok_or("no such table")?;
     let draws = args.draws.unwrap_or(if args.quick { 2 } else { 20 }).max(1);
     let mut rows = Vec::new();
-    let quick_cell = |cell: &Cell| table.cells.len() < 8 || [0.01, 0.1, 0.25, 0.75].contains(&cell.ratio);
-    for cell in table.cells.iter().filter(|cell| !args.quick || quick_cell(cell)) {
+    let wanted = |cell: &Cell| match &args.ratios {
+        Some(ratios) => ratios.contains(&cell.ratio),
+        None => !args.quick || table.cells.len() < 8 || [0.01, 0.1, 0.25, 0.75].contains(&cell.ratio),
+    };
+    if !table.cells.iter().any(wanted) {
+        let known: Vec<f64> = table.cells.iter().map(|cell| cell.ratio).collect();
+        return Err(format!("--ratios: table {number} has the shares {known:?}").into());
+    }
+    for cell in table.cells.iter().filter(|cell| wanted(cell)) {
         rows.push(measure(table, *cell, args, draws)?);
         eprintln!("table {number}: n_pub/n = {}, epsilon = {}: done", cell.ratio, cell.epsilon);
     }
