@@ -208,7 +208,12 @@ impl Plans {
         if wanted.is_none() && candidates.len() > 1 && is_worth_rehearsing(&problem) {
             rehearse(&problem, &mut candidates, watch)?;
         }
-        candidates.sort_by(|a, b| a.summary.predicted_excess.total_cmp(&b.summary.predicted_excess));
+        // What is not a number is not predicted.
+        let rank = |candidate: &Candidate| match candidate.summary.predicted_excess {
+            excess if excess.is_nan() => f64::INFINITY,
+            excess => excess,
+        };
+        candidates.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
         let without_public_rows = match problem.facts().public_rows {
             0 => None,
             _ => Some(noisy_gradient::predicted_without_public_rows(&problem, target)?),

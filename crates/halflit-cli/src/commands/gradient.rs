@@ -37,6 +37,9 @@ pub struct GradientOptions {
     /// How much the hidden part of the gradient counts beside what follows from public columns [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     hidden_weight: Option<f64>,
+    /// Take the known part of each unit in a step with this probability, drawn by itself [default: as often as the hidden part].
+    #[arg(long, value_name = "RATE")]
+    known_rate: Option<String>,
     /// Begin at zero or at the public rows' own fit.
     #[arg(long, value_enum)]
     start: Option<StartName>,
@@ -46,6 +49,9 @@ pub struct GradientOptions {
     /// Take this many public rows in a step, drawn anew [default: all].
     #[arg(long, value_name = "ROWS")]
     public_batch: Option<NonZeroU64>,
+    /// Take public gradients as long as they are instead of rescaling them to the clip norm (paper-002-alg-1).
+    #[arg(long)]
+    keep_public_norms: bool,
     /// Length of a step.
     #[arg(long, allow_negative_numbers = true)]
     step_size: Option<f64>,
@@ -107,6 +113,81 @@ enum AverageName {
     Weighted,
 }
 
+impl Method {
+    /// The options that it has.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Method::DpGd => &[
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--start",
+                "--step-size",
+                "--momentum",
+                "--average",
+                "--budget-growth",
+            ],
+            Method::DpSgd => &[
+                "--sampling-rate",
+                "--one-pass",
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--start",
+                "--step-size",
+                "--momentum",
+                "--average",
+            ],
+            Method::Paper002Alg1 => &[
+                "--sampling-rate",
+                "--one-pass",
+                "--alpha",
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--start",
+                "--public-batch",
+                "--keep-public-norms",
+                "--step-size",
+                "--momentum",
+                "--average",
+            ],
+            Method::Paper002Accelerated => &[
+                "--one-pass",
+                "--alpha",
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--start",
+                "--public-batch",
+            ],
+            Method::Paper003Alg1 => &[
+                "--sampling-rate",
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--hidden-weight",
+                "--known-rate",
+                "--step-size",
+                "--momentum",
+                "--average",
+            ],
+            Method::PdaMd => &[
+                "--sampling-rate",
+                "--one-pass",
+                "--steps",
+                "--clip-norm",
+                "--clip-quantile",
+                "--start",
+                "--step-size",
+                "--average",
+            ],
+            Method::Newton => &["--steps", "--clip-norm", "--clip-quantile", "--centre", "--budget-growth"],
+            Method::Posterior => &["--steps", "--budget-growth"],
+        }
+    }
+}
+
 /// Momentum of Algorithm 1 of Mahloujifar et al. 2023, as in their experiments.
 const FEATURE_DP_MOMENTUM: f64 = 0.9;
 
@@ -134,15 +215,45 @@ impl GradientOptions {
         if let Some(momentum) = self.momentum.filter(|momentum| !(0.0..1.0).contains(momentum)) {
             return refused(format!("--momentum {momentum}: must be at least 0 and below 1, such as 0.9"));
         }
+        if self.keep_public_norms && self.method != Some(Method::Paper002Alg1) {
+            return refused("--keep-public-norms: only --method paper-002-alg-1 rescales public gradients");
+        }
         let mut params = match self.method {
             Some(method) => self.method_params(method)?,
             None => self.open_params()?,
         };
         params.centre = self.centre().or(params.centre);
         params.hidden_weight = self.hidden_weight.or(params.hidden_weight);
+        let known_rate = self.known_rate.as_deref().map(|text| rate("--known-rate", text)).transpose()?;
+        params.known_rate = known_rate.or(params.known_rate);
         params.clip = self.clip_quantile.map(|level| Clip::Quantile { level }).or(params.clip);
         params.budget_growth = self.budget_growth.or(params.budget_growth);
         Ok(params)
+    }
+
+    /// The options that are given, besides the method.
+    fn given(&self) -> Vec<&'static str> {
+        [
+            ("--sampling-rate", self.sampling_rate.is_some()),
+            ("--one-pass", self.one_pass.is_some()),
+            ("--steps", self.steps.is_some()),
+            ("--clip-norm", self.clip_norm.is_some()),
+            ("--clip-quantile", self.clip_quantile.is_some()),
+            ("--centre", self.centre.is_some()),
+            ("--hidden-weight", self.hidden_weight.is_some()),
+            ("--known-rate", self.known_rate.is_some()),
+            ("--start", self.start.is_some()),
+            ("--alpha", self.alpha.is_some()),
+            ("--public-batch", self.public_batch.is_some()),
+            ("--keep-public-norms", self.keep_public_norms),
+            ("--step-size", self.step_size.is_some()),
+            ("--momentum", self.momentum.is_some()),
+            ("--average", self.average.is_some()),
+            ("--budget-growth", self.budget_growth.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(option, is_given)| is_given.then_some(option))
+        .collect()
     }
 
     /// The constants of a method.
@@ -168,28 +279,13 @@ impl GradientOptions {
                 refused("this method needs --alpha, a number from 0 to 1: the weight of the private gradient")
             }
         };
-        let is_public = matches!(method, Method::Paper002Alg1 | Method::Paper002Accelerated);
-        if self.alpha.is_some() && !is_public {
-            return refused(
-                "--alpha: only the methods paper-002-alg-1 and paper-002-accelerated have it; leave --method out to use it with the default",
-            );
-        }
-        if self.public_batch.is_some() && !is_public {
-            return refused(
-                "--public-batch: only the methods paper-002-alg-1 and paper-002-accelerated have it",
-            );
-        }
-        let has_momentum =
-            matches!(method, Method::DpGd | Method::DpSgd | Method::Paper002Alg1 | Method::Paper003Alg1);
-        if self.momentum.is_some() && !has_momentum {
-            return refused("--momentum: this method has its own way to step; leave it out");
+        if let Some(option) = self.given().into_iter().find(|option| !method.options().contains(option)) {
+            return refused(format!(
+                "{option}: this method has no such part; its parts are {}; or leave out --method",
+                method.options().join(", ")
+            ));
         }
         let params = match method {
-            Method::DpGd if is_sampled => {
-                return refused(
-                    "--method dp-gd takes everyone in every step; leave out --sampling-rate and --one-pass, or take dp-sgd",
-                );
-            }
             Method::DpSgd | Method::Paper002Alg1 | Method::Paper003Alg1 if !is_sampled => {
                 return refused(
                     "this method needs batches: give --sampling-rate, such as 1/64, or --one-pass, such as 100",
@@ -201,14 +297,17 @@ impl GradientOptions {
                 );
             }
             Method::DpGd | Method::DpSgd => constants.dp_sgd(),
+            Method::Paper002Alg1 if self.keep_public_norms => {
+                let public = PublicPart::Mean { batch: self.public_batch, rescaled: false };
+                Params { public: Some(public), ..warm.algorithm_1(alpha()?) }
+            }
             Method::Paper002Alg1 => warm.algorithm_1(alpha()?),
             Method::Paper002Accelerated => warm.accelerated(alpha()?),
             Method::Paper003Alg1 => constants
                 .feature_dp(self.hidden_weight.unwrap_or(1.0), self.momentum.unwrap_or(FEATURE_DP_MOMENTUM)),
             Method::PdaMd => warm.pda_md(None),
             Method::Newton => Params {
-                sampling: self.sampling()?,
-                start: Some(warm.start),
+                start: Some(Start::PublicMinimizer),
                 descent: Some(DescentChoice::Newton),
                 ..self.steps_and_clip()
             },
@@ -252,7 +351,8 @@ impl GradientOptions {
         if let Some(batches) = self.one_pass {
             return Ok(Some(Sampling::OnePass { batches }));
         }
-        Ok(self.sampling_rate.as_deref().map(rate).transpose()?.map(Sampling::Poisson))
+        let rate = self.sampling_rate.as_deref().map(|text| rate("--sampling-rate", text)).transpose()?;
+        Ok(rate.map(Sampling::Poisson))
     }
 
     fn centre(&self) -> Option<Centre> {
@@ -296,11 +396,11 @@ fn combiner(text: &str) -> Result<Combiner, Failure> {
     }
 }
 
-fn rate(text: &str) -> Result<Probability, Failure> {
+fn rate(option: &str, text: &str) -> Result<Probability, Failure> {
     let allowed = "must be a ratio such as 1/64 or a decimal such as 0.01, above 0 and at most 1";
     let ratio = text.parse::<Rational>().ok().filter(|ratio| ratio.numerator() > 0);
     match ratio.map(Probability::try_from) {
         Some(Ok(rate)) => Ok(rate),
-        _ => refused(format!("--sampling-rate {text}: {allowed}")),
+        _ => refused(format!("{option} {text}: {allowed}")),
     }
 }

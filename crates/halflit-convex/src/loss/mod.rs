@@ -334,6 +334,11 @@ impl Loss {
         })
     }
 
+    /// The second derivative in the score, zero at kinks; `None` unless the loss has one score.
+    pub fn curvature(&self, score: f64, label: f64) -> Option<f64> {
+        with_scalar!(self.0, loss => Some(loss.curvature(score, label)), _ => None)
+    }
+
     /// Lowest and highest derivative at score z over the label domain; `None` unless the loss has one score.
     pub fn derivative_range(&self, score: f64) -> Option<(f64, f64)> {
         with_scalar!(self.0, loss => Some(loss.derivative_range(score)), _ => None)

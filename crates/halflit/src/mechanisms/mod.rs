@@ -219,13 +219,15 @@ pub struct Fitted {
     pub standard_errors: Option<StandardErrors>,
     /// The released statistics, from which further models can be fitted.
     pub statistics: Option<noisy_statistics::LabelStatistics>,
+    /// The clip norm of every step, where it was measured.
+    pub clip_norms: Vec<f64>,
     /// What was chosen by post-processing, in sentences for the certificate.
     pub notes: Vec<String>,
 }
 
 impl From<Vec<f64>> for Fitted {
     fn from(weights: Vec<f64>) -> Self {
-        Fitted { weights, standard_errors: None, statistics: None, notes: Vec::new() }
+        Fitted { weights, standard_errors: None, statistics: None, clip_norms: Vec::new(), notes: Vec::new() }
     }
 }
 
@@ -346,6 +348,14 @@ impl Statement {
             Statement::NoisyStatistics(statement) => Some(&statement.noise),
             _ => None,
         }
+    }
+
+    /// With the clip norms that a run measured.
+    pub(crate) fn with_clip_norms(mut self, clip_norms: &[f64]) -> Self {
+        if let Statement::NoisyGradient(statement) = &mut self {
+            statement.clip_norms = clip_norms.to_vec();
+        }
+        self
     }
 
     /// The kind of change that the noise was calibrated for.
@@ -581,7 +591,7 @@ impl MechanismPlan {
         match self {
             MechanismPlan::BeliefStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::BlockStatistics(plan) => plan.run(problem, token, source, watch),
-            MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch).map(Fitted::from),
+            MechanismPlan::NoisyGradient(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::NoisyStatistics(plan) => plan.run(problem, token, source, watch),
             MechanismPlan::PublicRows(plan) => plan.run(problem).map(Fitted::from),
             MechanismPlan::RandomizedResponse(plan) => {

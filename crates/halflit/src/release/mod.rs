@@ -104,7 +104,7 @@ impl RawOutput {
         let model_json = serde_json::to_string_pretty(&model)? + "\n";
         let certificate = Subject {
             facts: problem.facts(),
-            statement: plan.mechanism.statement(problem),
+            statement: plan.mechanism.statement(problem).with_clip_norms(&fitted.clip_norms),
             budget: plan.budget(),
             epsilon: plan.epsilon(),
             choices: [&[plan.mechanism.choices().to_owned()], &*fitted.notes].concat().join(" "),

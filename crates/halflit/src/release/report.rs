@@ -314,9 +314,13 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
                         None => "every unit in every step" } } }
                     tr { th { "Centre" } td { (statement.centre.name()) } }
                     tr { th { "Clip norm" } td { @match statement.clip_norm() { Some(norm) => (about(norm, 3)), None => "measured in every step" } } }
+                    @if let Some(rate) = statement.known_rate {
+                        tr { th { "Batch of the known part" } td { "each unit with probability " (rate.numerator) "/" (rate.denominator) } }
+                    }
                     tr { th { "Noise multiplier" } td { (about(statement.least_noise_multiplier(), 3)) } }
                     tr { th { "Descent" } td { (descent_words(statement.descent)) } }
                 }
+                (every_step(statement))
             }
             @if let Some(noise) = certificate.mechanism.summed_noise() {
                 table {
@@ -332,6 +336,40 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
             p { (certificate.hyperparameters) }
             h3 { "The promise rests on" }
             ul { @for condition in &certificate.conditions { li { (condition) } } }
+        }
+    }
+}
+
+/// More steps than this are shown evenly thinned: the certificate has all of them.
+const MOST_STEPS_SHOWN: usize = 200;
+
+/// mu, clip norm and noise of every step, or of every run of equal steps.
+fn every_step(statement: &noisy_gradient::Statement) -> Markup {
+    let mut first = 1;
+    let mut lines: Vec<(String, f64, Option<f64>)> = Vec::new();
+    for level in &statement.levels {
+        let last = first + level.steps - 1;
+        if statement.clip_norms.is_empty() {
+            let steps = if level.steps == 1 { first.to_string() } else { format!("{first} to {last}") };
+            lines.push((steps, level.noise_multiplier, statement.clip_norm()));
+        } else {
+            let norm = |step: u64| statement.clip_norms.get(step as usize - 1).copied();
+            lines.extend((first..=last).map(|step| (step.to_string(), level.noise_multiplier, norm(step))));
+        }
+        first = last + 1;
+    }
+    let apart = lines.len().div_ceil(MOST_STEPS_SHOWN).max(1);
+    let shown = |norm: Option<f64>| norm.map_or("–".to_owned(), |norm| about(norm, 3));
+    html! {
+        details {
+            summary { "Every step" }
+            table.numbers {
+                tr { th { "step" } th { "mu, before sampling" } th { "clip norm" } th { "noise standard deviation" } }
+                @for (steps, multiplier, norm) in lines.iter().step_by(apart) {
+                    tr { th { (steps) } td { (about(statement.change.sensitivity_per_radius() / multiplier, 3)) }
+                        td { (shown(*norm)) } td { (shown(norm.map(|norm| norm * multiplier))) } }
+                }
+            }
         }
     }
 }

@@ -6,12 +6,14 @@ use super::newton::{self, Curvature, no_curvature};
 use super::parts::{Average, Clip, Combiner, Descent, DescentChoice, PublicPart, Sampling, Start};
 use super::plan::Plan;
 use super::posterior::{self, Shape, equivalent_rows};
-use super::public::PublicRows;
+use super::public::{Length, PublicRows};
+use super::sampler::PublicBatch;
 use super::schedule::{self, Scales, Schedule};
 use super::statement::Takers;
 use super::{Params, Split};
 use crate::mechanisms::{MechanismError, prior_radius, public_rows};
 use crate::problem::Problem;
+use halflit_convex::kernel::LatticeWeights;
 use halflit_privacy::calibrate::Budget;
 use std::num::NonZeroU64;
 
@@ -126,8 +128,14 @@ impl Plan {
             (Some(step_size), _) => step_size,
             (None, Some(curvature)) => {
                 let noise_per_step = self.noise_per_step(problem, &noise)?;
-                let (step_size, excess) = curvature.best_preconditioned(ridge, self.steps, noise_per_step);
-                if params.clip.is_none() && self.start == Start::PublicMinimizer {
+                let units = problem.private_units() as f64;
+                let (step_size, excess) =
+                    curvature.best_preconditioned(ridge, units, self.steps, noise_per_step);
+                let is_papers = self.start == Start::PublicMinimizer
+                    && self.sampling == Sampling::FullBatch
+                    && self.combiner == Combiner::Constant { alpha: 1.0 }
+                    && average == Average::Last;
+                if params.clip.is_none() && is_papers {
                     self.predicted_excess = excess;
                 }
                 step_size
@@ -147,7 +155,7 @@ impl Plan {
         single_multiplier: f64,
         calibrated: &Calibrate<'_>,
     ) -> Result<Noise, MechanismError> {
-        let is_warm = self.start == Start::PublicMinimizer && params.descent.is_none();
+        let is_warm = self.start == Start::PublicMinimizer;
         let guess = public_rows::weights_norm(problem)?;
         let scales = Scales {
             dimension: problem.dimension(),
@@ -186,15 +194,11 @@ impl Plan {
             best.ok_or(MechanismError::not_positive("number of steps", 0.0))?;
         self.steps = schedule.steps;
         self.descent = match params.descent {
-            Some(DescentChoice::Accelerated { damping }) => Descent::Accelerated {
-                damping: damping.unwrap_or(default_damping(
-                    &scales,
-                    schedule.steps,
-                    noise_per_step,
-                    self.lambda,
-                )),
-                strong_convexity: self.lambda,
-            },
+            Some(DescentChoice::Accelerated { damping }) => {
+                let variance = self.gradient_variance(problem, noise_per_step)?;
+                let advised = default_damping(&scales, schedule.steps, variance, self.lambda);
+                Descent::Accelerated { damping: damping.unwrap_or(advised), strong_convexity: self.lambda }
+            }
             Some(DescentChoice::Momentum { step_size, momentum, average }) => {
                 let (step_size, momentum) = steps_of(schedule, &scales, step_size, momentum);
                 Descent::Momentum { step_size, momentum, average }
@@ -218,10 +222,27 @@ impl Plan {
 
     /// What a sum over all private units is divided by before it counts in a step.
     fn private_weight(&self, problem: &Problem) -> f64 {
-        match self.combiner {
+        let weight = match self.combiner {
             Combiner::Constant { alpha } => problem.private_units() as f64 / alpha,
             Combiner::Sum | Combiner::Automatic => problem.total_weight(),
-        }
+        };
+        weight / self.hidden_weight
+    }
+
+    /// The variance of a step's gradient: noise in every coordinate, and the spread of the gradients of a batch as the public rows show it; without public
+    /// rows their squared bound stands for it.
+    fn gradient_variance(&self, problem: &Problem, noise_per_step: f64) -> Result<f64, MechanismError> {
+        let (rows, labels) = problem.public_data();
+        let public = PublicRows::new(problem.loss(), rows, labels, problem.row_norm_bound())?;
+        let spread = match &public {
+            Some(public) => {
+                let at = LatticeWeights::new(&self.starting_point(problem)?, problem.loss().outputs())?;
+                public.gradient(&at, &PublicBatch::all(), Length::AsItIs)?.variance
+            }
+            None => self.typical_clip_norm(problem)?.powi(2),
+        };
+        let batch = self.sampling.share() * self.private_weight(problem);
+        Ok(problem.dimension() as f64 * noise_per_step.powi(2) + spread / batch)
     }
 
     /// The standard deviation that noise puts on every coordinate of a step's gradient.
@@ -322,9 +343,8 @@ fn steps_of(
 
 /// gamma = max(2 L, sqrt(2 s^2 N (N+1) (N+2) / 3) / R), s^2 the variance of a gradient (Ghadimi and Lan 2012, Proposition 8). Strong convexity mu that holds the noise by itself,
 /// s^2 / (mu N) below R s / sqrt(N), needs 2 L only (Proposition 9).
-fn default_damping(scales: &Scales, steps: u64, noise_per_step: f64, strong_convexity: f64) -> f64 {
+fn default_damping(scales: &Scales, steps: u64, variance: f64, strong_convexity: f64) -> f64 {
     let n = steps as f64;
-    let variance = scales.dimension as f64 * noise_per_step.powi(2);
     let smooth = 2.0 * scales.smoothness;
     if variance.sqrt() < strong_convexity * scales.prior_radius * n.sqrt() {
         return smooth;

@@ -49,7 +49,7 @@ impl Noise {
         let noise = |last: f64| Noise::new(last, steps.get(), growth, has_spread);
         let found = calibrate::noise_multiplier(budget, |multiplier| {
             let noise = noise(multiplier.get());
-            // Products of positive finite numbers of ordinary size; were one not a multiplier, the plain event is dearer than none.
+            // An extreme growth may leave no multiplier: whatever is found then, the lattice or the price refuses it.
             statement::event(takers, &noise.levels, noise.spread, change)
                 .unwrap_or(Event::Gaussian { noise_multiplier: multiplier, change })
         })?;

@@ -74,6 +74,7 @@ pub use schedule::Schedule;
 pub use statement::Statement;
 
 use crate::mechanisms::MechanismError;
+use halflit_noise::Probability;
 use parts::{Clip, Combiner, DescentChoice, PublicPart, Sampling, Start};
 
 /// The name of the mechanism in plans, certificates and on the command line.
@@ -96,6 +97,8 @@ pub struct Params {
     pub hidden_weight: Option<f64>,
     /// Who takes part in a step; by default everyone.
     pub sampling: Option<Sampling>,
+    /// The probability that a unit's known part is taken in a step, drawn by itself; by default that of the hidden part.
+    pub known_rate: Option<Probability>,
     /// The number of steps.
     pub steps: Option<u64>,
     /// The largest norm of a unit's hidden contribution.

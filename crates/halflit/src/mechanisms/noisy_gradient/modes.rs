@@ -122,9 +122,9 @@ pub fn all_rows_as_private() -> Params {
     }
 }
 
-/// Whether [`Constants::pda_md`] fits: public rows, squared loss, not too many weights.
+/// Whether [`Constants::pda_md`] fits: public rows that are not all zero, squared loss, not too many weights.
 pub(in crate::mechanisms) fn has_pda_md(problem: &Problem) -> bool {
-    problem.facts().public_rows > 0
+    problem.public_data().0.max_squared_norm() > 0
         && problem.loss().name() == "squared"
         && problem.dimension() <= super::precondition::MOST_WEIGHTS
 }

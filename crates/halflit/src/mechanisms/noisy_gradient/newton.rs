@@ -17,7 +17,7 @@
 
 use super::schedule;
 use crate::mechanisms::{MechanismError, public_rows};
-use crate::problem::Problem;
+use crate::problem::{FEATURE_UNIT, Problem};
 use halflit_convex::solver::{self, ProblemSpec};
 use halflit_convex::{Domain, Eigen, Interval, LabelDomain, Loss, LossSpec, Rows};
 use std::borrow::Cow;
@@ -34,13 +34,20 @@ pub(super) const STEPS: u64 = 64;
 /// How wrong the measured curvature is guessed to be, times sqrt(weights / public rows); measured on surveys with 24 to 240 public rows for 7 weights.
 const GUESSED_ERROR: f64 = 1.3;
 
+/// Least share of the largest possible trace that the curvature must have to step by it.
+const LEAST_BEND: f64 = 1e-3;
+
 /// The curvature of the mean loss as the public rows show it, and how certain their fit is.
 #[derive(Clone, Debug)]
 pub(super) struct Curvature {
     along: Eigen,
     /// What is added to the curvature in every direction when a step is taken.
     missed: f64,
-    /// Public rows over phi ([`public_rows::dispersion`]): what the public fit is certain of per unit of curvature.
+    /// lambda, which is part of the curvature.
+    penalty: f64,
+    /// 1 / phi ([`public_rows::dispersion`]): what a row makes certain per unit of curvature.
+    certainty_per_row: f64,
+    /// The same of all public rows: how certain their fit is.
     public: f64,
     /// N: the same with the public rows' part in the steps themselves.
     certainty: f64,
@@ -64,13 +71,20 @@ impl Curvature {
             return Ok(None);
         };
         // Rounding may leave a small negative number.
-        along.values.iter_mut().for_each(|value| *value = value.max(0.0) + problem.declared_penalty());
+        let penalty = problem.declared_penalty();
+        along.values.iter_mut().for_each(|value| *value = value.max(0.0) + penalty);
         let missed = along.values.iter().sum::<f64>() / count;
-        let public = count / public_rows::dispersion(problem)?;
+        // Rows that lie where the loss is straight say nothing about how it bends.
+        if !(missed * count > LEAST_BEND * schedule::curvature(problem.loss()) * mean_squared_norm(&rows)) {
+            return Ok(None);
+        }
+        let certainty_per_row = 1.0 / public_rows::dispersion(problem)?;
+        let public = count * certainty_per_row;
         let certainty = public * problem.total_weight() / problem.private_units().max(1) as f64;
         let radius = public_rows::weights_norm(problem)?;
         let error = (GUESSED_ERROR * (size as f64 / count).sqrt()).min(0.9);
-        Ok(Some(Curvature { along, missed, public, certainty, prior: size as f64 / radius.powi(2), error }))
+        let prior = size as f64 / radius.powi(2);
+        Ok(Some(Curvature { along, missed, penalty, certainty_per_row, public, certainty, prior, error }))
     }
 
     /// The expected excess risk of the public fit itself.
@@ -91,20 +105,27 @@ impl Curvature {
         0.5 * self.along.values.iter().map(|&h| excess(h)).sum::<f64>()
     }
 
-    /// The step size of plain steps from the public fit along gradients times (H + r)^-1, scaled to largest eigenvalue 1, that leaves the least excess risk, and
-    /// that risk; `noise` is what every step's gradient has per coordinate.
-    pub fn best_preconditioned(&self, ridge: f64, steps: u64, noise: f64) -> (f64, f64) {
-        let flattest = ridge + self.along.values.iter().copied().fold(f64::INFINITY, f64::min);
+    /// The step size of plain steps from the public fit along the gradients of `units` private units times (S + r)^-1, S the second moments, scaled to largest
+    /// eigenvalue 1, that leaves the least excess risk, and that risk; `noise` is what every step's gradient has per coordinate.
+    ///
+    /// These steps lead to the private units' own minimizer, from which the public fit deviates more than from that of all rows, and which has an excess of its own.
+    pub fn best_preconditioned(&self, ridge: f64, units: f64, steps: u64, noise: f64) -> (f64, f64) {
+        let private = units * self.certainty_per_row;
+        let both = self.public + private;
+        let own: f64 = 0.5 * self.along.values.len() as f64 * (1.0 / private - 1.0 / both);
+        let moment = |h: f64| (h - self.penalty).max(0.0) + ridge;
+        let flattest = self.along.values.iter().map(|&h| moment(h)).fold(f64::INFINITY, f64::min);
         let excess = |step_size: f64| -> f64 {
             let along = |&h: &f64| {
-                let step = step_size * flattest / (h + ridge);
+                let step = step_size * flattest / moment(h);
                 let kept = (1.0 - step * h).powi(2);
                 let left = kept.powf(steps as f64);
                 // noise^2 step^2 (1 + kept + kept^2 + ...): `steps` terms
                 let terms = if kept < 1.0 { (1.0 - left) / (1.0 - kept) } else { steps as f64 };
-                0.5 * h * (left / self.precision(h) + (noise * step).powi(2) * terms)
+                let precision = self.public * private / both * h + self.prior;
+                0.5 * h * (left / precision + (noise * step).powi(2) * terms)
             };
-            self.along.values.iter().map(along).sum()
+            own + self.along.values.iter().map(along).sum::<f64>()
         };
         // At the longest one a flat direction is crossed in one step, and none is overshot.
         let tried = (0..40).map(|halvings| (-0.5 * f64::from(halvings)).exp2() / flattest);
@@ -182,6 +203,12 @@ pub(super) fn no_curvature() -> MechanismError {
     MechanismError::part("Newton steps", "public rows, a smooth loss and at most 1024 weights")
 }
 
+/// The mean squared norm of a row.
+fn mean_squared_norm(rows: &Rows) -> f64 {
+    let total: f64 = rows.squared_norms().iter().map(|&norm| norm as f64).sum();
+    total * FEATURE_UNIT * FEATURE_UNIT / rows.len().max(1) as f64
+}
+
 /// Some of the rows, evenly spread, if there are very many.
 fn thinned<'a>(rows: &'a Rows, labels: &'a [f64]) -> Result<(Cow<'a, Rows>, Cow<'a, [f64]>), MechanismError> {
     let apart = rows.len().div_ceil(MEASURED_ROWS);
@@ -228,7 +255,6 @@ mod tests {
     use super::super::parts::{Clip, Descent, Start};
     use super::super::{Params, Plan};
     use super::*;
-    use crate::problem::FEATURE_UNIT;
     use crate::testing::Numbers;
     use halflit_privacy::calibrate::Budget;
     use halflit_privacy::{Delta, Epsilon};
@@ -246,7 +272,16 @@ mod tests {
     /// Curvatures 2 and 0.1 along (0.6, 0.8) and (0.8, -0.6), known exactly.
     fn curvature() -> Curvature {
         let along = Eigen { values: vec![2.0, 0.1], vectors: vec![0.6, 0.8, 0.8, -0.6] };
-        Curvature { along, missed: 0.0, public: 50.0, certainty: 50.0, prior: 0.5, error: 0.0 }
+        Curvature {
+            along,
+            missed: 0.0,
+            penalty: 0.0,
+            certainty_per_row: 1.0,
+            public: 50.0,
+            certainty: 50.0,
+            prior: 0.5,
+            error: 0.0,
+        }
     }
 
     fn times_curvature(w: [f64; 2]) -> [f64; 2] {
@@ -309,7 +344,8 @@ mod tests {
     #[test]
     fn preconditioned_steps_are_chosen_by_their_excess() {
         let (ridge, draws) = (0.05, 4_000);
-        let (step_size, predicted) = curvature().best_preconditioned(ridge, STEPS, NOISE);
+        // So many private units that their own minimizer is the best there is.
+        let (step_size, predicted) = curvature().best_preconditioned(ridge, 1e12, STEPS, NOISE);
         let flattest = 0.1 + ridge;
         let mut normal = normals(9);
         let mut measured = |step_size: f64| {
@@ -331,6 +367,9 @@ mod tests {
         for wrong in [0.25, 4.0] {
             assert!(measured(wrong * step_size) > predicted, "{wrong}");
         }
+        // Few private units have a minimizer that is itself far off: about d / 2n.
+        let few = curvature().best_preconditioned(ridge, 10.0, STEPS, 1e-6).1;
+        assert!((few / (1.0 / 10.0 - 1.0 / 60.0) - 1.0).abs() < 0.2, "{few}");
     }
 
     #[test]

@@ -194,13 +194,6 @@ pub enum Descent {
     Posterior,
 }
 
-impl Descent {
-    /// Whether the public rows say how to step.
-    pub(super) fn needs_public_rows(self) -> bool {
-        matches!(self, Descent::Preconditioned { .. } | Descent::Newton { .. } | Descent::Posterior)
-    }
-}
-
 /// A descent that a caller asks for. Numbers that are left open follow from declared constants, the number of steps and the noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DescentChoice {
@@ -231,14 +224,4 @@ pub enum DescentChoice {
     },
     /// [`Descent::Posterior`].
     Posterior,
-}
-
-impl DescentChoice {
-    /// Whether the public rows say how to step.
-    pub(super) fn needs_public_rows(self) -> bool {
-        matches!(
-            self,
-            DescentChoice::Preconditioned { .. } | DescentChoice::Newton | DescentChoice::Posterior
-        )
-    }
 }

@@ -5,7 +5,7 @@ use super::layout::{Layout, Part};
 use super::public::{ExactSums, to_real};
 use super::run::on_lattice;
 use super::sampler::{HiddenBatch, KnownBatch};
-use super::spread::{BINS, NormCounter, bin};
+use super::spread::{BINS, NormCounter, Window};
 use super::{MechanismError, Split};
 use crate::problem::FEATURE_UNIT;
 use halflit_convex::kernel::{
@@ -72,24 +72,32 @@ impl<'a> Passes<'a> {
         centre: Option<&[i64]>,
         batch: &HiddenBatch,
     ) -> Result<Vec<i64>, MechanismError> {
-        let Part { labels, weights: row_weights, .. } = &self.layout.hidden;
         // Coefficient steps per unit of derivative.
         let scale = FEATURE_UNIT / unit;
-        let rule = match self.layout.split {
-            Split::Nothing => LossRule::derivative(self.layout.loss, labels, scale),
-            Split::AllFeatures => LossRule::around_midrange(self.layout.loss, labels, scale),
+        match self.layout.split {
+            Split::Nothing | Split::AllFeatures => clamp.sum(weights, &self.plain(scale), centre, batch),
             Split::SomeFeatures { .. } | Split::Imputed { .. } => {
                 let rule = self.around(&self.layout.hidden, weights, scale).interleaved();
-                return clamp.sum(weights, &rule, centre, batch);
+                clamp.sum(weights, &rule, centre, batch)
             }
-        };
-        match row_weights {
-            None => clamp.sum(weights, &rule, centre, batch),
-            Some(row_weights) => clamp.sum(weights, &rule.weighted(row_weights), centre, batch),
         }
     }
 
-    /// How many units of the batch contribute vectors of which norm before the clamp, in multiples of `whole`: a unit adds `whole` to one bin.
+    /// The hidden coefficients of rows that are units' rows and nothing else.
+    fn plain(&self, scale: f64) -> LossRule<'_> {
+        let Part { labels, weights, .. } = &self.layout.hidden;
+        let rule = match self.layout.split {
+            Split::AllFeatures => LossRule::around_midrange(self.layout.loss, labels, scale),
+            _ => LossRule::derivative(self.layout.loss, labels, scale),
+        };
+        match weights {
+            None => rule,
+            Some(weights) => rule.weighted(weights),
+        }
+    }
+
+    /// How many units of the batch contribute vectors of which norm before the clamp, in multiples of `whole`: a unit adds `whole` to one bin of the
+    /// window, which is public.
     pub fn spread(
         &self,
         clamp: &Clamp<'_>,
@@ -97,38 +105,42 @@ impl<'a> Passes<'a> {
         centre: Option<&[f64]>,
         batch: &HiddenBatch,
         whole: u64,
-    ) -> Result<Vec<i64>, MechanismError> {
-        let Part { rows, labels, weights: row_weights } = &self.layout.hidden;
+    ) -> Result<(Window, Vec<i64>), MechanismError> {
+        let row_norm = self.encoding.row_norm_bound();
+        let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
+        let largest = self.layout.loss.derivative_bound(squares.sqrt() * row_norm);
+        let centre_norm = centre.map_or(0.0, |centre| centre.iter().map(|c| c * c).sum::<f64>().sqrt());
+        let window = Window::up_to(largest * row_norm + centre_norm);
         let counts = match clamp {
             Clamp::Rows(sums) => {
-                let counter = NormCounter::new(self.layout.loss, labels, rows.squared_norms(), FEATURE_UNIT);
+                let squared_norms = self.layout.hidden.rows.squared_norms();
+                let counter = NormCounter::new(self.plain(1.0), self.layout.loss, squared_norms, window);
                 sums.sum(weights, &counter, batch.as_batch())?;
                 counter.into_counts()
             }
             Clamp::Units(sums) => {
                 // As fine as coefficients of these weights can be without being cut off: what the kernel allows a row of a unit, from constants.
-                let row_norm = self.encoding.row_norm_bound();
                 let per_row = (SUM_LIMIT / 2 / self.layout.rows_per_unit.max(1)) as f64;
                 let most = f64::from(MAX_COEFFICIENT).min(per_row * FEATURE_UNIT / row_norm);
-                let squares: f64 = weights.rounded().iter().map(|w| w * w).sum();
-                let largest = self.layout.loss.derivative_bound(squares.sqrt() * row_norm);
                 let scale = most / (2.0 * largest.max(1e-6));
                 let unit = FEATURE_UNIT / scale;
                 let centre = centre.and_then(|centre| on_lattice(centre, unit));
                 let centre = centre.as_deref().map(|vector| Centre { vector, multiples: None });
-                let bin_of = |squared: u128| bin(squared as f64 * unit * unit);
-                let rule = LossRule::derivative(self.layout.loss, labels, scale);
-                match row_weights {
-                    None => sums.count(weights, &rule, centre, batch.as_batch(), BINS, bin_of)?,
-                    Some(row_weights) => {
-                        let rule = rule.weighted(row_weights);
+                let bin_of = |squared: u128| window.bin(squared as f64 * unit * unit);
+                match self.layout.split {
+                    Split::Nothing | Split::AllFeatures => {
+                        let rule = self.plain(scale);
+                        sums.count(weights, &rule, centre, batch.as_batch(), BINS, bin_of)?
+                    }
+                    Split::SomeFeatures { .. } | Split::Imputed { .. } => {
+                        let rule = self.around(&self.layout.hidden, weights, scale).interleaved();
                         sums.count(weights, &rule, centre, batch.as_batch(), BINS, bin_of)?
                     }
                 }
             }
         };
         // At most 2^62 in all: whole is a lattice radius.
-        Ok(counts.into_iter().map(|count| count.saturating_mul(whole as i64)).collect())
+        Ok((window, counts.into_iter().map(|count| count.saturating_mul(whole as i64)).collect()))
     }
 
     /// The sum of the row centres over a batch of units: public cells only.

@@ -10,7 +10,7 @@ use crate::mechanisms::{MechanismError, is_hopeless, public_rows};
 use crate::plan::Summary;
 use crate::problem::Problem;
 use halflit_convex::kernel::QUICK_COEFFICIENT;
-use halflit_noise::{SumLattice, SumRequest};
+use halflit_noise::{Probability, SumLattice, SumRequest};
 use halflit_privacy::Change;
 use halflit_privacy::calibrate::Budget;
 use std::num::NonZeroU64;
@@ -23,6 +23,7 @@ pub struct Plan {
     pub(super) split: Split,
     pub(super) change: Change,
     pub(super) sampling: Sampling,
+    pub(super) known_rate: Option<Probability>,
     pub(super) steps: u64,
     pub(super) clip: Clip,
     pub(super) combiner: Combiner,
@@ -63,6 +64,7 @@ impl Plan {
             split,
             change,
             sampling,
+            known_rate: params.known_rate,
             steps: 0,
             clip,
             combiner: params.combiner.unwrap_or(Combiner::Sum),
@@ -137,6 +139,7 @@ impl Plan {
             steps: self.steps,
             sampling_rate,
             batches,
+            known_rate: self.known_rate.map(Rate::of),
             clip: self.clip,
             levels: self
                 .levels
@@ -144,6 +147,7 @@ impl Plan {
                 .map(|(lattice, steps)| Level::of(lattice, *steps, clip_norm))
                 .collect(),
             spread: self.spread.as_ref().map(|lattice| Level::of(lattice, self.steps, None)),
+            clip_norms: Vec::new(),
             units: problem.private_units(),
             total_weight: problem.total_weight(),
             start: self.start,
@@ -185,7 +189,7 @@ impl Plan {
             variant,
             predicted_excess: self.predicted_excess,
             is_rehearsed: false,
-            releases: self.steps * if self.spread.is_some() { 2 } else { 1 },
+            releases: self.steps.saturating_mul(if self.spread.is_some() { 2 } else { 1 }),
             passes: share * self.steps as f64 * if self.spread.is_some() { 2.0 } else { 1.0 },
             noise_per_release: noise / (share * problem.total_weight()),
             is_hopeless: is_hopeless(self.predicted_excess, problem),

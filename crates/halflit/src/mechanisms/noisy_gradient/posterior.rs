@@ -122,12 +122,22 @@ pub(super) fn equivalent_rows(units: f64, dimension: f64, m: f64) -> f64 {
     1.0 / (sampling + privacy)
 }
 
+/// What the weights are to minimise, besides what the public rows say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    /// n: private units.
+    pub units: f64,
+    /// lambda, the declared penalty of the mean loss.
+    pub penalty: f64,
+    /// Of the ball that weights stay in, if declared.
+    pub radius: Option<f64>,
+}
+
 /// The state: measurements so far, and the weights that they and the public rows make most likely.
 pub(super) struct Posterior<'a> {
     public: &'a PublicRows<'a>,
     curvature: f64,
-    /// Private units.
-    units: f64,
+    goal: Goal,
     /// X^T y / n of the public rows.
     moments: Vec<f64>,
     /// Residual variance of the public fit, if there are enough rows to know it.
@@ -150,7 +160,7 @@ impl<'a> Posterior<'a> {
     pub fn new(
         public: &'a PublicRows<'a>,
         curvature: f64,
-        units: f64,
+        goal: Goal,
         width: usize,
     ) -> Result<Self, MechanismError> {
         let moments = public.moments(width)?;
@@ -158,7 +168,7 @@ impl<'a> Posterior<'a> {
         let mut posterior = Posterior {
             public,
             curvature,
-            units,
+            goal,
             moments,
             public_noise: None,
             prior_variance: 0.0,
@@ -179,6 +189,7 @@ impl<'a> Posterior<'a> {
                 + dot(&posterior.weights, &fitted);
             posterior.public_noise = Some(mean_square.max(0.0) * rows / (rows - d));
         }
+        posterior.stay_inside();
         Ok(posterior)
     }
 
@@ -195,10 +206,10 @@ impl<'a> Posterior<'a> {
         if self.scale == 0.0 {
             self.widen_prior(scale);
         }
-        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, m);
+        let (sampling, privacy) = measurement_variance(self.factor, self.goal.units, dimension, m);
         let earlier = self.precision * (sampling + privacy) * scale * scale / self.curvature;
         self.scale = scale;
-        self.factor = best_factor(self.units, dimension, m * (1.0 + earlier).sqrt());
+        self.factor = best_factor(self.goal.units, dimension, m * (1.0 + earlier).sqrt());
         self.factor
     }
 
@@ -213,7 +224,7 @@ impl<'a> Posterior<'a> {
     /// Takes in the noisy mean gradient released after [`Posterior::choose_factor`].
     pub fn measure(&mut self, gradient: &[f64], m: f64) -> Result<(), MechanismError> {
         let dimension = self.weights.len() as f64;
-        let (sampling, privacy) = measurement_variance(self.factor, self.units, dimension, m);
+        let (sampling, privacy) = measurement_variance(self.factor, self.goal.units, dimension, m);
         let unit = self.scale * self.scale / self.curvature;
         let variance = unit * (sampling + privacy);
         let step = 1.0 / (clipped_normal(self.factor).0 * self.curvature);
@@ -228,11 +239,22 @@ impl<'a> Posterior<'a> {
         let noise =
             self.public_noise.map_or(self.scale * self.scale, |noise| noise.min(self.scale * self.scale));
         let prior = if self.prior_variance > 0.0 { 1.0 / self.prior_variance } else { 0.0 };
-        self.solve(noise, certain + prior, &anchor)?;
+        // The penalty counts beside the mean loss as lambda beside its curvature, whatever the rows of either kind are worth.
+        let penalty = self.goal.penalty * (self.public.len() as f64 / noise + certain / self.curvature);
+        self.solve(noise, certain + prior + penalty, &anchor)?;
         if !self.weights.iter().all(|weight| weight.is_finite()) {
             self.weights.fill(0.0);
         }
+        self.stay_inside();
         Ok(())
+    }
+
+    /// Brings weights outside the declared ball back to its surface.
+    fn stay_inside(&mut self) {
+        let norm = square(&self.weights).sqrt();
+        if let Some(radius) = self.goal.radius.filter(|&radius| norm > radius) {
+            self.weights.iter_mut().for_each(|weight| *weight *= radius / norm);
+        }
     }
 
     /// weights <- solution of (n G / noise + shift) w = n X^T y / (n noise) + anchor, from the present weights on.

@@ -6,12 +6,12 @@ use super::newton::{Curvature, Newton, no_curvature};
 use super::parts::{Centre, Clip, Combiner, Descent, PublicPart};
 use super::passes::{Clamp, Passes};
 use super::plan::Plan;
-use super::posterior::Posterior;
+use super::posterior::{Goal, Posterior};
 use super::precondition::Preconditioner;
 use super::public::{Length, PublicGradient, PublicRows};
-use super::sampler::{Batches, PublicBatch, Sampler};
+use super::sampler::{Batches, PublicBatch, Sampler, Takes};
 use super::spread::Spread;
-use crate::mechanisms::{MechanismError, Watch};
+use crate::mechanisms::{Fitted, MechanismError, Watch};
 use crate::problem::Problem;
 use halflit_convex::kernel::LatticeWeights;
 use halflit_noise::{NoiseSource, SumLattice};
@@ -54,7 +54,7 @@ impl Plan {
         token: &Unsealed,
         source: &mut NoiseSource,
         watch: &mut dyn Watch,
-    ) -> Result<Vec<f64>, MechanismError> {
+    ) -> Result<Fitted, MechanismError> {
         let outputs = problem.loss().outputs();
         let (mut noise, mut batches) = (source.stream()?, source.stream()?);
         let (public_rows, public_labels) = problem.public_data();
@@ -67,15 +67,16 @@ impl Plan {
         let units = layout.units() as u32;
         let places = u32::try_from(problem.private_units()).unwrap_or(u32::MAX);
         let sampler = Sampler::new(
-            self.sampling,
+            Takes { hidden: self.sampling, known: self.known_rate, public: self.public },
             units,
             places.max(units),
             public_rows.len() as u32,
-            self.public,
             &mut batches,
         );
         let mut clamp: Option<(u64, Clamp<'_>)> = None;
         let mut last_release: Option<Vec<f64>> = None;
+        let mut spread: Option<Spread> = None;
+        let mut clip_norms = Vec::new();
         for (step, lattice) in self.step_lattices().enumerate() {
             let step = step as u64;
             if watch.progress(step, self.steps).is_break() {
@@ -93,16 +94,19 @@ impl Plan {
             // 3a. The noisy histogram of norms, if the clip norm is measured: a release.
             let centre =
                 self.common_centre(public.as_ref(), &weights, &public_batch, last_release.as_deref())?;
-            let spread = match &self.spread {
-                None => None,
-                Some(lattice) => {
-                    let counts =
-                        passes.spread(clamp, &weights, centre.as_deref(), &hidden, lattice.radius())?;
-                    let expected = self.sampling.share() * problem.private_units() as f64;
-                    Some(Spread::release(counts, lattice, &mut noise, expected))
-                }
-            };
+            if let Some(lattice) = &self.spread {
+                let counts = passes.spread(clamp, &weights, centre.as_deref(), &hidden, lattice.radius())?;
+                let expected = self.sampling.share() * problem.private_units() as f64;
+                let released = Spread::release(counts, lattice, &mut noise, expected);
+                spread = Some(match self.clip {
+                    Clip::Quantile { .. } => released.averaged_with(spread.as_ref()),
+                    Clip::Fixed { .. } | Clip::ResidualScale => released,
+                });
+            }
             let clip_norm = self.clip_norm(spread.as_ref(), lattice, &mut driver, public.as_ref());
+            if self.clip.is_measured() {
+                clip_norms.push(clip_norm);
+            }
             let unit = clip_norm * lattice.unit();
 
             // 3b. The clamped integer sum of the hidden part, with its noise: a release.
@@ -125,7 +129,7 @@ impl Plan {
             let mut private: Vec<f64> = release.iter().map(|&sum| sum as f64 * unit).collect();
             let all_units = problem.private_units() as f64;
             let share = self.sampling.share();
-            let known_share = if known.units().is_some() { share } else { 1.0 };
+            let known_share = if known.units().is_some() { self.known_share() } else { 1.0 };
             let known = passes.known(&weights, &known)?;
             for (index, (value, known)) in private.iter_mut().zip(&known).enumerate() {
                 let centre = centre.as_ref().map_or(0.0, |centre| centre[index] as f64 * unit);
@@ -156,7 +160,7 @@ impl Plan {
             }
         }
         watch.progress(self.steps, self.steps).is_break();
-        Ok(driver.into_weights())
+        Ok(Fitted { clip_norms, ..Fitted::from(driver.into_weights()) })
     }
 
     fn driver<'a>(
@@ -168,7 +172,8 @@ impl Plan {
         if self.descent == Descent::Posterior {
             let public = public.ok_or(MechanismError::NoPublicRows)?;
             let units = problem.private_units() as f64;
-            return Ok(Driver::Posterior(Posterior::new(public, self.curvature, units, width)?));
+            let goal = Goal { units, penalty: self.lambda, radius: problem.radius() };
+            return Ok(Driver::Posterior(Posterior::new(public, self.curvature, goal, width)?));
         }
         let start = self.starting_point(problem)?;
         let turn = match (self.descent, public) {
@@ -183,6 +188,11 @@ impl Plan {
         };
         let iterates = Box::new(Iterates::new(self.descent, self.steps, start, problem.radius())?);
         Ok(Driver::Iterates { iterates, turn })
+    }
+
+    /// The expected share of the units whose known part is taken in a step.
+    fn known_share(&self) -> f64 {
+        self.known_rate.map_or(self.sampling.share(), |rate| rate.ratio().to_f64())
     }
 
     /// Whether a step looks at the public rows' gradient.

@@ -3,7 +3,7 @@
 
 use super::parts::{PublicPart, Sampling};
 use halflit_convex::kernel::Batch;
-use halflit_noise::{PoissonSampler, Stream};
+use halflit_noise::{PoissonSampler, Probability, Stream};
 use std::num::NonZeroU64;
 
 /// Units of the hidden part. Never shown to anything but the clamped sums.
@@ -80,12 +80,31 @@ pub(super) struct Batches {
     pub public: PublicBatch,
 }
 
-/// Draws the batches of a run.
+/// Who takes part in the parts of a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Takes {
+    /// In the hidden part.
+    pub hidden: Sampling,
+    /// In the known part, if not as many as in the hidden one.
+    pub known: Option<Probability>,
+    /// Of the public rows.
+    pub public: PublicPart,
+}
+
+/// Draws the batches of the steps.
 pub(super) struct Sampler {
     units: u32,
-    kind: Kind,
+    hidden: Kind,
+    known: Option<PoissonSampler>,
     public_rows: u32,
     public: PublicKind,
+}
+
+/// How units are drawn for the hidden part.
+enum Kind {
+    FullBatch,
+    Poisson(PoissonSampler),
+    OnePass(Deal),
 }
 
 /// How public rows are drawn.
@@ -93,103 +112,94 @@ enum PublicKind {
     All,
     /// So many of them.
     Some(usize),
-    /// As private units are.
-    AsPrivate {
-        /// The order of one pass, and how many of them take part in a step.
-        order: Vec<u32>,
-        size: usize,
-        /// How many are expected to take part.
-        expected: f64,
-    },
+    /// As units are in Poisson batches; how many are expected to take part.
+    Poisson(PoissonSampler, f64),
+    /// As units are in one pass.
+    OnePass(Deal),
 }
 
-enum Kind {
-    FullBatch,
-    Poisson(PoissonSampler),
-    /// A random order of as many places as there may be units, cut into equal batches. Places of absent units stay empty.
-    OnePass {
-        order: Vec<u32>,
-        size: usize,
-    },
+/// Places dealt into batches: every place is in one of them, and no batch has two more than another.
+struct Deal {
+    order: Vec<u32>,
+    batches: NonZeroU64,
+}
+
+impl Deal {
+    fn new(places: u32, batches: NonZeroU64, stream: &mut Stream) -> Self {
+        Deal { order: stream.permutation(places), batches }
+    }
+
+    /// The batch of a step, as far as its places are taken, sorted.
+    fn batch(&self, step: u64, taken: u32) -> Vec<u32> {
+        let places = self.order.len() as u128;
+        let end =
+            |step: u64| ((u128::from(step) * places) / u128::from(self.batches.get())).min(places) as usize;
+        let own = &self.order[end(step)..end(step.saturating_add(1))];
+        let mut batch: Vec<u32> = own.iter().copied().filter(|&place| place < taken).collect();
+        batch.sort_unstable();
+        batch
+    }
+
+    /// How many places a batch has on average.
+    fn size(&self) -> f64 {
+        self.order.len() as f64 / self.batches.get() as f64
+    }
 }
 
 impl Sampler {
-    /// A sampler over this many units and public rows.
-    ///
     /// `places` is the public number of units, not below `units`. One pass deals places: if it dealt the units that are there, their number, which
     /// zero-out hides, would decide everybody's batch.
-    pub fn new(
-        sampling: Sampling,
-        units: u32,
-        places: u32,
-        public_rows: u32,
-        public: PublicPart,
-        stream: &mut Stream,
-    ) -> Self {
-        let batch_size =
-            |rows: u32, batches: NonZeroU64| (u64::from(rows).div_ceil(batches.get()) as usize).max(1);
-        let kind = match sampling {
+    pub fn new(takes: Takes, units: u32, places: u32, public_rows: u32, stream: &mut Stream) -> Self {
+        let hidden = match takes.hidden {
             Sampling::FullBatch => Kind::FullBatch,
             Sampling::Poisson(rate) => Kind::Poisson(PoissonSampler::new(rate)),
-            Sampling::OnePass { batches } => {
-                Kind::OnePass { order: stream.permutation(places), size: batch_size(places, batches) }
-            }
+            Sampling::OnePass { batches } => Kind::OnePass(Deal::new(places, batches, stream)),
         };
-        let public = match (public, sampling) {
+        let known = match (takes.known, takes.hidden) {
+            (Some(rate), _) | (None, Sampling::Poisson(rate)) => Some(PoissonSampler::new(rate)),
+            (None, _) => None,
+        };
+        let public = match (takes.public, takes.hidden) {
             (PublicPart::Mean { batch: Some(batch), .. }, _) if batch.get() < u64::from(public_rows) => {
                 PublicKind::Some(batch.get() as usize)
             }
             (PublicPart::Mean { .. }, _) | (PublicPart::AsPrivate, Sampling::FullBatch) => PublicKind::All,
-            (PublicPart::AsPrivate, _) => {
-                let (order, size) = match sampling {
-                    Sampling::OnePass { batches } => {
-                        (stream.permutation(public_rows), batch_size(public_rows, batches))
-                    }
-                    Sampling::FullBatch | Sampling::Poisson(_) => (Vec::new(), 0),
-                };
-                PublicKind::AsPrivate { order, size, expected: sampling.share() * f64::from(public_rows) }
+            (PublicPart::AsPrivate, Sampling::Poisson(rate)) => {
+                PublicKind::Poisson(PoissonSampler::new(rate), takes.hidden.share() * f64::from(public_rows))
+            }
+            (PublicPart::AsPrivate, Sampling::OnePass { batches }) => {
+                PublicKind::OnePass(Deal::new(public_rows, batches, stream))
             }
         };
-        Sampler { units, kind, public_rows, public }
+        Sampler { units, hidden, known, public_rows, public }
     }
 
     /// The batches of a step: independent draws, except that in one pass a unit that took part never returns.
     pub fn draw(&self, step: u64, stream: &mut Stream) -> Batches {
-        let mut poisson = || match &self.kind {
+        let hidden = match &self.hidden {
+            Kind::FullBatch => None,
             Kind::Poisson(sampler) => Some(stream.poisson_subsample(self.units, sampler)),
-            Kind::FullBatch | Kind::OnePass { .. } => None,
+            Kind::OnePass(deal) => Some(deal.batch(step, self.units)),
         };
-        let (hidden, known) = (poisson(), poisson());
-        let hidden = match &self.kind {
-            Kind::OnePass { order, size } => Some(dealt(order, *size, step, self.units)),
-            Kind::FullBatch | Kind::Poisson(_) => hidden,
-        };
-        let public = match (&self.public, &self.kind) {
-            (PublicKind::All, _) | (PublicKind::AsPrivate { .. }, Kind::FullBatch) => PublicBatch::all(),
-            (PublicKind::Some(size), _) => {
+        let known = self.known.as_ref().map(|sampler| stream.poisson_subsample(self.units, sampler));
+        let public = match &self.public {
+            PublicKind::All => PublicBatch::all(),
+            PublicKind::Some(size) => {
                 let mut rows = subset(self.public_rows, *size, stream);
                 rows.sort_unstable();
                 PublicBatch { rows: Some(rows), divisor: None }
             }
-            (PublicKind::AsPrivate { order, size, expected }, kind) => {
-                let rows = match kind {
-                    Kind::Poisson(sampler) => stream.poisson_subsample(self.public_rows, sampler),
-                    Kind::OnePass { .. } | Kind::FullBatch => dealt(order, *size, step, self.public_rows),
-                };
+            PublicKind::Poisson(sampler, expected) => {
+                let rows = stream.poisson_subsample(self.public_rows, sampler);
                 PublicBatch { rows: Some(rows), divisor: Some(expected.max(f64::MIN_POSITIVE)) }
+            }
+            PublicKind::OnePass(deal) => {
+                let rows = deal.batch(step, self.public_rows);
+                PublicBatch { rows: Some(rows), divisor: Some(deal.size().max(f64::MIN_POSITIVE)) }
             }
         };
         Batches { hidden: HiddenBatch(hidden), known: KnownBatch(known), public }
     }
-}
-
-/// The step's part of an order, as far as its places are taken, sorted.
-fn dealt(order: &[u32], size: usize, step: u64, taken: u32) -> Vec<u32> {
-    let start = (step as usize).saturating_mul(size).min(order.len());
-    let places = order[start..(start + size).min(order.len())].iter().copied();
-    let mut batch: Vec<u32> = places.filter(|&place| place < taken).collect();
-    batch.sort_unstable();
-    batch
 }
 
 /// A uniformly random subset of `0..len` (Floyd's algorithm).
@@ -219,11 +229,45 @@ mod tests {
         }
     }
 
+    fn hidden_only(hidden: Sampling) -> Takes {
+        Takes { hidden, ..Takes::default() }
+    }
+
+    fn as_private(hidden: Sampling) -> Takes {
+        Takes { public: PublicPart::AsPrivate, ..hidden_only(hidden) }
+    }
+
+    /// Sums over a batch are divided by the mean size, so that no batch may be much larger or empty.
+    #[test]
+    fn one_pass_deals_evenly() {
+        let mut stream = seeded(9).stream().unwrap();
+        for (places, batches) in [(101, 100), (100, 7), (29_700, 5000), (3, 10)] {
+            let deal = Deal::new(places, NonZeroU64::new(batches).unwrap(), &mut stream);
+            let sizes: Vec<usize> = (0..batches).map(|step| deal.batch(step, places).len()).collect();
+            assert_eq!(sizes.iter().sum::<usize>(), places as usize);
+            assert!(sizes.iter().all(|&size| (size as f64 - deal.size()).abs() < 1.0), "{places} {batches}");
+            assert!(deal.batch(batches, places).is_empty() && deal.batch(u64::MAX, places).is_empty());
+        }
+    }
+
+    /// The known part may have a rate of its own, and all units take part in it otherwise.
+    #[test]
+    fn the_known_part_has_its_own_batch() {
+        let mut stream = seeded(10).stream().unwrap();
+        let half = Some(Probability::new(1, 2).unwrap());
+        let takes = Takes { known: half, ..hidden_only(Sampling::Poisson(Probability::new(1, 50).unwrap())) };
+        let sampler = Sampler::new(takes, 4000, 4000, 0, &mut stream);
+        let known = sampler.draw(0, &mut stream).known;
+        // Binomial(4000, 1/2): standard deviation 31.6.
+        let count = known.units().unwrap().len() as f64;
+        assert!((count - 2000.0).abs() < 6.0 * 31.6, "{count}");
+    }
+
     #[test]
     fn one_pass_takes_every_unit_once() {
         let mut stream = seeded(4).stream().unwrap();
         let sampling = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
-        let sampler = Sampler::new(sampling, 100, 100, 0, PublicPart::default(), &mut stream);
+        let sampler = Sampler::new(hidden_only(sampling), 100, 100, 0, &mut stream);
         let mut seen: Vec<u32> =
             (0..7).flat_map(|step| units(&sampler.draw(step, &mut stream).hidden)).collect();
         seen.sort_unstable();
@@ -238,7 +282,7 @@ mod tests {
         let sampling = Sampling::OnePass { batches: NonZeroU64::new(10).unwrap() };
         let batches = |units: u32| -> Vec<Vec<u32>> {
             let mut stream = seeded(8).stream().unwrap();
-            let sampler = Sampler::new(sampling, units, 101, 0, PublicPart::default(), &mut stream);
+            let sampler = Sampler::new(hidden_only(sampling), units, 101, 0, &mut stream);
             (0..10).map(|step| self::units(&sampler.draw(step, &mut stream).hidden)).collect()
         };
         let (all, one_absent) = (batches(101), batches(100));
@@ -254,7 +298,8 @@ mod tests {
         let mut stream = seeded(5).stream().unwrap();
         let rate = halflit_noise::Probability::new(1, 4).unwrap();
         let public = PublicPart::Mean { batch: NonZeroU64::new(50), rescaled: false };
-        let sampler = Sampler::new(Sampling::Poisson(rate), 4000, 4000, 500, public, &mut stream);
+        let takes = Takes { public, ..hidden_only(Sampling::Poisson(rate)) };
+        let sampler = Sampler::new(takes, 4000, 4000, 500, &mut stream);
         let batches = sampler.draw(0, &mut stream);
         let (hidden, known) = (units(&batches.hidden), batches.known.units().unwrap());
         let both = hidden.iter().filter(|unit| known.contains(unit)).count() as f64;
@@ -268,7 +313,7 @@ mod tests {
     fn public_rows_can_be_drawn_like_private_ones() {
         let mut stream = seeded(7).stream().unwrap();
         let rate = halflit_noise::Probability::new(1, 4).unwrap();
-        let sampler = Sampler::new(Sampling::Poisson(rate), 10, 10, 4000, PublicPart::AsPrivate, &mut stream);
+        let sampler = Sampler::new(as_private(Sampling::Poisson(rate)), 10, 10, 4000, &mut stream);
         let batches: Vec<PublicBatch> = (0..20).map(|step| sampler.draw(step, &mut stream).public).collect();
         assert!(batches.iter().all(|batch| batch.divisor(4000) == 1000.0));
         // 80,000 coins of probability 1/4: mean 20,000, standard deviation 122.
@@ -276,12 +321,12 @@ mod tests {
         assert!((total as f64 - 20_000.0).abs() < 6.0 * 122.5, "{total}");
 
         let one_pass = Sampling::OnePass { batches: NonZeroU64::new(7).unwrap() };
-        let sampler = Sampler::new(one_pass, 10, 10, 100, PublicPart::AsPrivate, &mut stream);
+        let sampler = Sampler::new(as_private(one_pass), 10, 10, 100, &mut stream);
         let mut seen: Vec<u32> =
             (0..7).flat_map(|step| sampler.draw(step, &mut stream).public.rows.unwrap_or_default()).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..100).collect::<Vec<u32>>());
-        let everyone = Sampler::new(Sampling::FullBatch, 10, 10, 100, PublicPart::AsPrivate, &mut stream);
+        let everyone = Sampler::new(as_private(Sampling::FullBatch), 10, 10, 100, &mut stream);
         assert_eq!(everyone.draw(0, &mut stream).public.divisor(100), 100.0);
     }
 

@@ -1,11 +1,12 @@
 //! What a certificate says about the mechanism: enough for anyone to rebuild its event and check its numbers.
 
+use super::check::Parts;
 use super::parts::{Centre, Clip, Combiner, Descent, PublicPart, Sampling, Start};
 use crate::mechanisms::{Inconsistency, weights_belong_to};
 use halflit_noise::{Probability, SumLattice};
 use halflit_privacy::{
     BatchStatistic, Change, Event, L2Radius, NoiseMultiplier, NoiseStd, ParameterError, PrivateRows,
-    Relation, SamplingRate, SensitiveColumns,
+    Relation, SamplingRate, SensitiveColumns, Unit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +26,18 @@ pub struct Statement {
     pub sampling_rate: Option<Rate>,
     /// Number of disjoint batches, if every unit took part in one step only.
     pub batches: Option<u64>,
+    /// The probability that a unit's known part was taken in a step, if it was not that of the hidden part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_rate: Option<Rate>,
     /// Largest norm of a unit's hidden contribution.
     pub clip: Clip,
     /// The noise of the gradients, step after step: runs of equal steps.
     pub levels: Vec<Level>,
     /// The noise of the histogram of norms, released once per step, if the clip norm was measured.
     pub spread: Option<Level>,
+    /// The clip norm of every step, if it was measured: read off the released histograms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clip_norms: Vec<f64>,
     /// Number of protected units, a public constant.
     pub units: u64,
     /// What gradient sums are divided by, a public constant.
@@ -199,19 +206,30 @@ impl Statement {
         }
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
         let is_sensible = match self.descent {
-            Descent::Momentum { step_size, momentum, .. } => {
-                is_positive(step_size) && (0.0..1.0).contains(&momentum)
-            }
+            Descent::Momentum { step_size, .. } => is_positive(step_size),
             Descent::Preconditioned { step_size, ridge, .. } => is_positive(step_size) && is_positive(ridge),
             Descent::Newton { noise } => is_positive(noise),
             Descent::Accelerated { damping, strong_convexity } => {
-                is_positive(damping) && strong_convexity.is_finite() && strong_convexity >= 0.0
+                is_positive(damping) && strong_convexity == self.regularization
             }
             Descent::Posterior => true,
         };
         if !is_sensible {
-            return Err(Inconsistency::new("descent", "steps above 0, with a momentum from 0 to below 1"));
+            return Err(Inconsistency::new("descent", "steps above 0, as convex as the penalty"));
         }
+        if self.known_rate.is_some_and(|rate| rate.rounded_up().is_err()) {
+            return Err(Inconsistency::new("known_rate", "a probability above 0"));
+        }
+        let is_measured = self.clip.is_measured();
+        let has_all =
+            self.clip_norms.is_empty() || (is_measured && self.clip_norms.len() as u64 == self.steps);
+        if !(has_all && self.clip_norms.iter().all(|&norm| is_positive(norm))) {
+            return Err(Inconsistency::new(
+                "clip_norms",
+                "one above 0 for every step, if they were measured",
+            ));
+        }
+        self.parts().go_together().map_err(|(part, needs)| Inconsistency::new(part, needs))?;
         if !is_positive(self.hidden_weight) {
             return Err(Inconsistency::new("hidden_weight", "a finite number above 0"));
         }
@@ -224,22 +242,37 @@ impl Statement {
         Ok(())
     }
 
+    fn parts(&self) -> Parts {
+        Parts {
+            centre: self.centre,
+            hidden_weight: self.hidden_weight,
+            has_known_rate: self.known_rate.is_some(),
+            is_sampled: self.sampling_rate.is_some() || self.batches.is_some(),
+            is_growing: self.levels.len() > 1,
+            clip: self.clip,
+            combiner: self.combiner,
+            public: self.public,
+            start: self.start,
+            descent: self.descent.into(),
+        }
+    }
+
     /// Checks that a run under this relation can have been like this.
     pub fn belongs_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
         let needs_public_columns = matches!(self.centre, Centre::Midrange | Centre::Imputed);
         if needs_public_columns && *relation.sensitive() == SensitiveColumns::All {
             return Err(Inconsistency::new("centre", "one that needs no public column"));
         }
-        let uses_public_rows = self.start == Start::PublicMinimizer
-            || self.centre == Centre::PublicMean
-            || self.combiner == Combiner::Automatic
-            || self.descent.needs_public_rows()
-            || matches!(self.public, PublicPart::Mean { batch: Some(_), .. });
-        if uses_public_rows && *relation.private_rows() == PrivateRows::All {
+        let has_public_rows =
+            *relation.private_rows() != PrivateRows::All && self.total_weight > self.units as f64;
+        if self.parts().use_public_rows() && !has_public_rows {
             return Err(Inconsistency::new(
                 "centre, start, combiner and descent",
                 "such as need no public row",
             ));
+        }
+        if self.descent == Descent::Posterior && matches!(relation.unit(), Unit::User { .. }) {
+            return Err(Inconsistency::new("descent", "another one: the posterior descent is for rows"));
         }
         weights_belong_to(relation, self.units, self.total_weight)
     }

@@ -1,7 +1,7 @@
 //! How far from the best weights a fit to the public rows is.
 //!
 //! The fit's covariance is phi / n times the inverse curvature H, so its expected excess risk is phi d / 2n. For likelihoods (logistic, softmax, Poisson) phi = 1: slopes vary as much as the
-//! loss is curved. For others phi is the variance of a slope over the curvature, a residual variance for the squared loss, and the public rows tell it. No private cell is read.
+//! loss is curved. For others phi is the mean squared slope over the mean curvature, a residual variance for the squared loss, and the public rows tell both. No private cell is read.
 
 use super::fitted;
 use crate::mechanisms::MechanismError;
@@ -31,12 +31,15 @@ pub(crate) fn dispersion(problem: &Problem) -> Result<f64, MechanismError> {
     let mut slope = vec![0.0; loss.outputs()];
     let picked = (0..rows.len()).step_by(rows.len().div_ceil(MOST_ROWS));
     let seen = picked.clone().count() as f64;
-    let squares: f64 = picked
-        .map(|row| {
-            loss.derivative(&scores(rows, row, &weights), labels[row], &mut slope);
-            slope.iter().map(|slope| slope * slope).sum::<f64>()
-        })
-        .sum();
-    let phi = squares / (seen * freedom * curvature(loss));
+    let (mut squares, mut bends) = (0.0, 0.0);
+    for row in picked {
+        let scores = scores(rows, row, &weights);
+        loss.derivative(&scores, labels[row], &mut slope);
+        squares += slope.iter().map(|slope| slope * slope).sum::<f64>();
+        bends += scores.first().and_then(|&score| loss.curvature(score, labels[row])).unwrap_or(1.0);
+    }
+    // No row lies where the loss bends: as if one did.
+    let bend = (bends / seen).max(curvature(loss) / seen);
+    let phi = squares / (seen * freedom * bend);
     Ok(if phi.is_finite() && phi > 0.0 { phi } else { 1.0 })
 }

@@ -16,7 +16,7 @@ fn a_generous_budget_finds_the_minimizer() {
         let problem = story.problem();
         let plan =
             Plan::new(&problem, &Params { steps: Some(300), ..Params::default() }, budget(400.0)).unwrap();
-        let found = plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap();
+        let found = plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights;
         let key = key();
         let rows = problem.encoded().private_rows().open(&key);
         let labels = problem.encoded().private_labels().open(&key);
@@ -55,7 +55,7 @@ fn softmax_weights_have_nothing_in_common() {
         let story = Story { public, ..Story::new(200).loss("softmax") };
         let problem = story.problem();
         let plan = Plan::new(&problem, &Params::default(), budget(5.0)).unwrap();
-        let weights = plan.run(&problem, &key(), &mut seeded(3), &mut ()).unwrap();
+        let weights = plan.run(&problem, &key(), &mut seeded(3), &mut ()).unwrap().weights;
         let width = problem.encoding().width();
         let largest = weights.iter().fold(0.0f64, |most, weight| most.max(weight.abs()));
         for column in 0..width {
@@ -71,7 +71,7 @@ fn every_centre_sampling_and_combiner_finds_the_same_minimizer() {
     let problem = story.problem();
     let run = |params: &Params| {
         let plan = Plan::new(&problem, params, budget(400.0)).unwrap();
-        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap())
+        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights)
     };
     let steps = Some(300);
     let best = run(&Params { steps, ..Params::default() });
@@ -115,7 +115,7 @@ fn newton_steps_lead_from_the_public_fit_to_the_minimizer_of_all_rows() {
         let warm = Params { start: Some(Start::PublicMinimizer), ..Params::default() };
         let run = |params: &Params| {
             let plan = Plan::new(&problem, params, budget(400.0)).unwrap();
-            (plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap(), plan.descent)
+            (plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights, plan.descent)
         };
         let (weights, descent) = run(&warm);
         assert_eq!(matches!(descent, Descent::Newton { .. }), problem.loss().is_smooth(), "{loss}");
@@ -213,7 +213,7 @@ fn feature_dp_needs_no_public_row_and_is_priced_by_its_radius() {
 
     let run = |params: &Params| {
         let plan = Plan::new(&problem, params, budget(200.0)).unwrap();
-        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap())
+        risk(&problem, &plan.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights)
     };
     let best = run(&Params { steps: Some(300), ..Params::default() });
     let zero = risk(&problem, &vec![0.0; problem.dimension()]);
@@ -257,6 +257,11 @@ fn public_gradients_can_be_rescaled_and_batched() {
 
 /// Standard normal features and labels <w*, x> + noise: what the posterior descent is made for.
 fn round_regression(rows: usize, public: usize, zero_out: bool) -> (Problem, Vec<f64>) {
+    round_regression_with("", rows, public, zero_out)
+}
+
+/// The same with more lines in its task.
+fn round_regression_with(task: &str, rows: usize, public: usize, zero_out: bool) -> (Problem, Vec<f64>) {
     const WIDTH: usize = 20;
     let mut numbers = Numbers(3);
     // The sum of twelve uniform numbers is nearly normal.
@@ -274,7 +279,7 @@ fn round_regression(rows: usize, public: usize, zero_out: bool) -> (Problem, Vec
     let mut text = format!(
         "[budget]\nepsilon = 9\ndelta = 1e-5\n[protect]\nunit = \"row\"\nchange = \"{change}\n\
          public_rows = {{ column = \"public\", equals = \"yes\" }}\n\
-         [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\n\
+         [task]\nlabel = \"y\"\nloss = \"squared\"\nintercept = false\n{task}\
          [columns.y]\nbounds = [-40, 40]\n[columns.public]\nvisibility = \"public\"\nuse = false\n"
     );
     let mut columns = vec![("y".to_owned(), halflit_table::Column::Numbers(labels))];
@@ -302,14 +307,32 @@ fn the_posterior_descent_beats_public_rows_alone_under_both_changes() {
         let plan = Plan::new(&problem, &modes::posterior(), budget(1.0)).unwrap();
         plan.statement(&problem).check().unwrap();
         let errors: Vec<f64> = (0..10)
-            .map(|seed| squared_error(&plan.run(&problem, &key(), &mut seeded(seed), &mut ()).unwrap()))
+            .map(|seed| {
+                squared_error(&plan.run(&problem, &key(), &mut seeded(seed), &mut ()).unwrap().weights)
+            })
             .collect();
         let mean = errors.iter().sum::<f64>() / 10.0;
         assert!(mean < 0.5 * alone, "zero-out {zero_out}: {mean} against {alone}");
         // A generous budget reaches the error of least squares on all rows, d/n times the same; three times at most in this one draw.
         let generous = Plan::new(&problem, &modes::posterior(), budget(100.0)).unwrap();
-        let found = squared_error(&generous.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap());
+        let found = squared_error(&generous.run(&problem, &key(), &mut seeded(1), &mut ()).unwrap().weights);
         let least_squares = 20.0 / 4000.0 * 36.0 / 1600.0;
         assert!(found < 3.0 * least_squares, "{found} against {least_squares}");
     }
+}
+
+/// A declared ball and a declared penalty bind the posterior descent as they do every other.
+#[test]
+fn the_posterior_descent_stays_in_its_ball_and_heeds_its_penalty() {
+    let size = |task: &str| {
+        let (problem, _) = round_regression_with(task, 2000, 200, false);
+        let plan = Plan::new(&problem, &modes::posterior(), budget(100.0)).unwrap();
+        let weights = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap().weights;
+        weights.iter().map(|w| w * w).sum::<f64>().sqrt()
+    };
+    let free = size("");
+    assert!(size("radius = 0.1\n") <= 0.1 + 1e-12 && free > 0.2, "{free}");
+    // Curvature 1/36 in every direction: a penalty of 1/36 halves the weights.
+    let half = size("regularization = 0.027777\n");
+    assert!((half / free - 0.5).abs() < 0.05, "{half} {free}");
 }

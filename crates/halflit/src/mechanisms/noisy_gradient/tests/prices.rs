@@ -46,7 +46,7 @@ fn the_released_noise_has_the_planned_scale() {
             let mut seed = [0; 32];
             seed[..4].copy_from_slice(&run.to_le_bytes());
             let mut source = NoiseSource::seeded_for_tests(seed);
-            let weights = plan.run(&problem, &key(), &mut source, &mut ()).unwrap();
+            let weights = plan.run(&problem, &key(), &mut source, &mut ()).unwrap().weights;
             for (weight, gradient) in weights.iter().zip(&gradient) {
                 let noise = -weight * problem.total_weight() / step_size - gradient;
                 sum += (noise / assumed_std).powi(2);
@@ -78,7 +78,7 @@ fn poisson_batches_cost_less_noise_and_keep_their_exact_rate() {
     assert!(
         Profile::of(&statement.event().unwrap()).unwrap().epsilon(Delta::new(1e-6).unwrap()).upper <= 1.0
     );
-    let weights = plan.run(&story.problem(), &key(), &mut seeded(3), &mut ()).unwrap();
+    let weights = plan.run(&story.problem(), &key(), &mut seeded(3), &mut ()).unwrap().weights;
     assert!(weights.iter().all(|weight| weight.is_finite()));
 }
 
@@ -164,7 +164,7 @@ fn one_pass_is_priced_once() {
         let statement = plan.statement(&problem);
         statement.check().unwrap();
         assert!(matches!(statement.event().unwrap(), Event::Parallel(_)));
-        let weights = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap();
+        let weights = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap().weights;
         assert!(weights.iter().all(|weight| weight.is_finite()));
     }
     let too_many =
@@ -205,6 +205,105 @@ fn two_statistics_of_one_batch_are_one_event() {
     assert!((spent.sqrt() - 0.236_704).abs() < 1e-5, "{}", spent.sqrt());
 }
 
+/// What cannot go together is refused when planned, and in a certificate.
+#[test]
+fn parts_that_do_not_go_together_are_refused() {
+    let problem = with_public_rows(400).problem();
+    let rate = Probability::new(1, 4).unwrap();
+    let newton = Params {
+        start: Some(Start::PublicMinimizer),
+        descent: Some(DescentChoice::Newton),
+        ..Params::default()
+    };
+    let as_private = modes::all_rows_as_private();
+    for (params, part) in [
+        (Params { start: Some(Start::Zero), ..newton.clone() }, "Newton steps"),
+        (Params { sampling: Some(Sampling::Poisson(rate)), ..newton.clone() }, "Newton steps"),
+        (Params { descent: newton.descent, ..as_private }, "public rows treated as private"),
+        (Params { known_rate: Some(rate), ..Params::default() }, "a rate of the known part"),
+        (Params { clip: Some(Clip::ResidualScale), ..Params::default() }, "the residual scale"),
+        (Params { clip: Some(Clip::Quantile { level: f64::NAN }), ..Params::default() }, "a clip quantile"),
+        (
+            Params { combiner: Some(Combiner::Constant { alpha: f64::NAN }), ..Params::default() },
+            "a constant weight",
+        ),
+    ] {
+        match Plan::new(&problem, &params, budget(1.0)) {
+            Err(MechanismError::Part { part: found, .. }) => assert_eq!(found, part),
+            other => panic!("{part}: {other:?}"),
+        }
+    }
+    let honest = Plan::new(&problem, &newton, budget(1.0)).unwrap().statement(&problem);
+    honest.check().unwrap();
+    honest.belongs_to(problem.relation()).unwrap();
+    let changed: [fn(&mut Statement); 8] = [
+        |s| s.start = Start::Zero,
+        |s| s.sampling_rate = Some(statement::Rate { numerator: 1, denominator: 2 }),
+        |s| s.public = PublicPart::AsPrivate,
+        |s| s.combiner = Combiner::Constant { alpha: 3.0 },
+        |s| s.hidden_weight = 2.0,
+        |s| s.clip_norms = vec![1.0; 64],
+        |s| s.known_rate = Some(statement::Rate { numerator: 0, denominator: 2 }),
+        |s| s.descent = Descent::Accelerated { damping: 1.0, strong_convexity: 0.5 },
+    ];
+    for change in changed {
+        let mut statement = honest.clone();
+        change(&mut statement);
+        assert!(statement.check().is_err(), "{statement:?}");
+    }
+    // Without public rows there is no fit to start from.
+    let mut nobody = honest;
+    nobody.total_weight = nobody.units as f64;
+    assert!(nobody.belongs_to(problem.relation()).is_err());
+}
+
+/// One pass of K private rows per step is the paper's: sigma^2 = 2 C^2 / (rho K^2) on the mean for rho-zCDP under replace.
+#[test]
+fn the_noise_of_one_pass_is_the_papers() {
+    let problem = with_public_rows(4000).problem();
+    let batches = NonZeroU64::new(20).unwrap();
+    let constants = modes::Constants {
+        sampling: Sampling::OnePass { batches },
+        clip_norm: Some(0.7),
+        ..modes::Constants::from_public_fit()
+    };
+    let plan = Plan::new(&problem, &constants.algorithm_1(0.5), budget(1.0)).unwrap();
+    let statement = plan.statement(&problem);
+    let Event::Parallel(steps) = statement.event().unwrap() else { panic!() };
+    let Event::Gaussian { noise_multiplier, change } = &steps[0] else { panic!() };
+    let rho = 0.5 * (change.sensitivity_per_radius() / noise_multiplier.get()).powi(2);
+    let batch = problem.private_units() as f64 / 20.0;
+    let on_mean = statement.levels[0].noise_std.unwrap() / batch;
+    assert!((on_mean.powi(2) / (2.0 * 0.49 / (rho * batch * batch)) - 1.0).abs() < 1e-4);
+}
+
+/// Every step's clip norm is stated, and a quantile of all contributions is not far from what they are.
+#[test]
+fn measured_clip_norms_are_stated() {
+    for (public, centre) in
+        [(vec![], Centre::Zero), (vec!["x"], Centre::Midrange), (vec!["x"], Centre::Imputed)]
+    {
+        let problem = Story { public, epsilon: 20.0, ..Story::new(2000) }.problem();
+        let params = Params {
+            clip: Some(Clip::Quantile { level: 0.8 }),
+            centre: Some(centre),
+            steps: Some(40),
+            ..Params::default()
+        };
+        let plan = Plan::new(&problem, &params, budget(20.0)).unwrap();
+        let fitted = plan.run(&problem, &key(), &mut seeded(4), &mut ()).unwrap();
+        assert_eq!(fitted.clip_norms.len(), 40);
+        let (bound, last) =
+            (problem.loss().derivative_bound(0.0) * problem.row_norm_bound(), fitted.clip_norms[39]);
+        assert!(last > 0.05 * bound && last <= 1.5 * bound, "{centre:?}: {last} of {bound}");
+        let mut statement = plan.statement(&problem);
+        statement.clip_norms = fitted.clip_norms;
+        statement.check().unwrap();
+        statement.clip_norms[3] = f64::NAN;
+        assert!(statement.check().is_err());
+    }
+}
+
 #[test]
 fn a_growing_budget_adds_up_to_the_declared_one() {
     let problem = Story::new(500).problem();
@@ -229,6 +328,11 @@ fn parts_that_need_public_rows_say_so() {
         Params { start: Some(Start::PublicMinimizer), ..Params::default() },
         Params { centre: Some(Centre::PublicMean), ..Params::default() },
         Params { combiner: Some(Combiner::Automatic), ..Params::default() },
+        Params { combiner: Some(Combiner::Constant { alpha: 0.5 }), ..Params::default() },
+        Params {
+            public: Some(PublicPart::Mean { batch: NonZeroU64::new(5), rescaled: false }),
+            ..Params::default()
+        },
         modes::posterior(),
     ] {
         let refused = Plan::new(&problem, &params, budget(1.0)).unwrap_err();

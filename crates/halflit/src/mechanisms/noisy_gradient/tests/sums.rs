@@ -12,16 +12,10 @@ use halflit_convex::kernel::LatticeWeights;
 fn stories(rows: usize) -> Vec<Story> {
     let mut stories = Vec::new();
     for loss in LOSSES {
-        for by_user in [false, true] {
+        for (by_user, zero_out) in [(false, false), (false, true), (true, false), (true, true)] {
             for public in [vec![], vec!["x", "u", "c"], vec!["x"], vec!["x", "y"]] {
-                let zero_out = public.len() == 1;
-                stories.push(Story {
-                    by_user,
-                    public,
-                    zero_out,
-                    public_rows: by_user,
-                    ..Story::new(rows).loss(loss)
-                });
+                let public_rows = by_user != zero_out;
+                stories.push(Story { by_user, public, zero_out, public_rows, ..Story::new(rows).loss(loss) });
             }
         }
     }
@@ -57,21 +51,15 @@ fn hidden_sum(story: &Story, plan: &Plan, seed: u64) -> Vec<i64> {
     hidden_sum_of(story, plan, seed, &HiddenBatch::all())
 }
 
-/// The histogram of norms of one story at some weights.
-fn norm_counts(
-    story: &Story,
-    whole: u64,
-    seed: u64,
-    centre: Option<&[f64]>,
-    batch: &HiddenBatch,
-) -> Vec<i64> {
+/// The histogram of norms of one story at some weights, around a common centre if the plan has one.
+fn norm_counts(story: &Story, plan: &Plan, whole: u64, centre: &[f64], batch: &HiddenBatch) -> Vec<i64> {
     let problem = story.problem();
-    let kind = if centre.is_some() { Centre::PublicMean } else { Centre::Zero };
-    let layout = Layout::open(&problem, &key(), Split::Nothing, kind).unwrap();
+    let layout = Layout::open(&problem, &key(), plan.split, plan.centre).unwrap();
     let passes = Passes::new(&layout, problem.encoding()).unwrap();
-    let clamp = passes.clamp(1 << 20).unwrap();
-    let weights = LatticeWeights::new(&weights(&problem, seed), problem.loss().outputs()).unwrap();
-    passes.spread(&clamp, &weights, centre, batch, whole).unwrap()
+    let clamp = passes.clamp(lattice(plan).radius()).unwrap();
+    let weights = LatticeWeights::new(&weights(&problem, 3), problem.loss().outputs()).unwrap();
+    let centre = plan.centre.is_common().then_some(centre);
+    passes.spread(&clamp, &weights, centre, batch, whole).unwrap().1
 }
 
 fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
@@ -147,50 +135,55 @@ fn one_unit_alone_is_inside_the_radius() {
 #[test]
 fn one_unit_adds_one_to_one_bin_of_the_histogram_of_norms() {
     let whole = 1_000_003;
-    for loss in LOSSES {
-        for (by_user, is_centred) in [(false, false), (false, true), (true, false), (true, true)] {
-            let story = Story { by_user, ..Story::new(60).loss(loss) };
-            let neighbour = neighbour(&story);
-            let centre = is_centred.then(|| vec![0.3; story.problem().dimension()]);
-            let counts = |story: &Story, batch| norm_counts(story, whole, 3, centre.as_deref(), &batch);
+    let measured = Params { clip: Some(Clip::Quantile { level: 0.5 }), ..Params::default() };
+    for story in stories(40) {
+        let neighbour = neighbour(&story);
+        for params in with_centres(&story, &measured) {
+            let plan = plan(&story, &params);
+            let centre = vec![0.3; story.problem().dimension()];
+            let counts = |story: &Story, batch| norm_counts(story, &plan, whole, &centre, &batch);
             let mut one_by_one = vec![0; spread::BINS];
-            for unit in 0..8 {
+            for unit in 0..4 {
                 let mut alone = counts(&story, HiddenBatch::only(vec![unit]));
                 one_by_one.iter_mut().zip(&alone).for_each(|(sum, count)| *sum += count);
                 alone.sort_unstable();
                 let (most, others) = alone.split_last().unwrap();
-                assert!(*most == whole as i64 && others.iter().all(|&count| count == 0), "{loss}: {alone:?}");
+                assert!(*most == whole as i64 && others.iter().all(|&count| count == 0), "{alone:?}");
             }
-            assert_eq!(one_by_one, counts(&story, HiddenBatch::only((0..8).collect())), "{loss}");
+            assert_eq!(one_by_one, counts(&story, HiddenBatch::only((0..4).collect())));
             let (one, other) = (counts(&story, HiddenBatch::all()), counts(&neighbour, HiddenBatch::all()));
-            assert!(squared_distance(&one, &other) <= 2 * u128::from(whole).pow(2), "{loss}");
+            let distance = squared_distance(&one, &other);
+            assert!(distance <= 2 * u128::from(whole).pow(2), "{} {:?}", story.loss, plan.centre);
         }
     }
 }
 
-/// The bins are those of the vectors that are clamped: of whole users, reduced by a common centre.
+/// The bins are those of the vectors that are clamped: of whole users, reduced by the centre.
 #[test]
 fn histograms_are_of_what_will_be_clamped() {
-    let story = Story { by_user: true, ..Story::new(60) };
-    let problem = story.problem();
-    let size = problem.dimension();
-    let (one, two) = (vec![0.0; size], vec![100.0; size]);
-    for (centre, expected) in [(None, None), (Some(one), None), (Some(two), Some(1e4 * size as f64))] {
-        for unit in 0..8 {
-            let batch = HiddenBatch::only(vec![unit]);
-            let counts = norm_counts(&story, 1, 3, centre.as_deref(), &batch);
-            let bin = counts.iter().position(|&count| count == 1).unwrap();
-            let squares = match expected {
-                // A centre far from every gradient is all there is.
-                Some(squares) => squares,
-                None => {
-                    let plan = plan(&story, &clipped_at(1000.0));
-                    let alone = hidden_sum_of(&story, &plan, 3, &batch);
-                    alone.iter().map(|&sum| (sum as f64 * unit_of(&plan)).powi(2)).sum()
-                }
-            };
-            let expected = spread::bin(squares);
-            assert!(bin.abs_diff(expected) <= 1, "user {unit}: {bin} {expected}");
+    for (public, by_user) in
+        [(vec![], false), (vec![], true), (vec!["x", "u", "c"], false), (vec!["x"], false), (vec!["x"], true)]
+    {
+        let story = Story { by_user, public, ..Story::new(60) };
+        let problem = story.problem();
+        for params in with_centres(&story, &clipped_at(1000.0)) {
+            let plan = plan(&story, &params);
+            let integers = some_centre(&plan, problem.dimension()).unwrap_or_default();
+            let centre: Vec<f64> = integers.iter().map(|&c| c as f64 * unit_of(&plan)).collect();
+            let weights = weights(&problem, 3);
+            let size = |vector: &[f64]| vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let most = problem.loss().derivative_bound(size(&weights) * problem.row_norm_bound())
+                * problem.row_norm_bound();
+            let window = spread::Window::up_to(most + size(&centre));
+            for unit in 0..8 {
+                let batch = HiddenBatch::only(vec![unit]);
+                let bin =
+                    norm_counts(&story, &plan, 1, &centre, &batch).iter().position(|&c| c == 1).unwrap();
+                let alone = hidden_sum_of(&story, &plan, 3, &batch);
+                let squares: f64 = alone.iter().map(|&sum| (sum as f64 * unit_of(&plan)).powi(2)).sum();
+                let expected = window.bin(squares);
+                assert!(bin.abs_diff(expected) <= 1, "{:?} {unit}: {bin} {expected}", plan.centre);
+            }
         }
     }
 }
