@@ -2,6 +2,7 @@ use crate::Outcome;
 use crate::kernel_bench::{Table, pool, scramble};
 use crate::peers::python;
 use crate::sample::write_unless_closed;
+use crate::whole_steps::{self, WholeSteps};
 use halflit_convex::kernel::{Batch, LatticeWeights, Level, QUICK_COEFFICIENT, RowSums};
 use halflit_convex::loss::LossRule;
 use halflit_convex::{FEATURE_SCALE, Loss, LossSpec};
@@ -14,7 +15,8 @@ use std::time::Instant;
 ///
 /// A step draws the Poisson batch, computes every example's clipped gradient and their exact sum, adds exact normal noise and moves the weights.
 /// The numpy step knows the model is linear: it clips by |residual| * ||x|| and makes two products with the gathered rows.
-/// The deep-learning peers run without a data loader, on batches already in memory.
+/// The deep-learning peers run without a data loader, on batches already in memory. At the end: steps of the mechanism itself, through plan, charge and
+/// run, beside the kernel's own rate.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one JSON object instead of a table.
@@ -51,6 +53,10 @@ struct Report {
     threads: usize,
     instructions: &'static str,
     cases: Vec<Measured>,
+    /// Logistic steps of the mechanism itself.
+    mechanism: Option<WholeSteps>,
+    /// The kernel's pass over all rows of a table of that size.
+    kernel_rows_per_second: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -121,7 +127,18 @@ pub fn run(args: Args) -> Outcome {
         }
         cases.push(measured);
     }
-    let report = Report { threads: args.threads.max(1), instructions: Level::best().name(), cases };
+    drop(table.take());
+    let (mut mechanism, mut kernel_rows_per_second) = (None, None);
+    if args.loss.as_deref() != Some("softmax") {
+        let steps = pool.install(whole_steps::measure).map_err(|error| error.to_string())?;
+        let kernel = Table::dense(steps.rows, steps.columns)?;
+        let case = Case { rows: steps.rows, columns: steps.columns, ..CASES[0] };
+        let measured = pool.install(|| measure(&case, &kernel, args.seconds));
+        kernel_rows_per_second = Some(measured.map_err(|error| error.to_string())?.full_pass_rows_per_second);
+        mechanism = Some(steps);
+    }
+    let (threads, instructions) = (args.threads.max(1), Level::best().name());
+    let report = Report { threads, instructions, cases, mechanism, kernel_rows_per_second };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { human(&report) };
     write_unless_closed(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())
@@ -259,6 +276,17 @@ fn human(report: &Report) -> String {
                 ),
             };
         }
+    }
+    if let (Some(steps), Some(kernel)) = (&report.mechanism, report.kernel_rows_per_second) {
+        let WholeSteps { rows, columns, full_batch_rows_per_second: full, poisson_examples_per_second } =
+            steps;
+        let [small, large] = poisson_examples_per_second;
+        let _ = writeln!(
+            text,
+            "\nthe mechanism itself, logistic {rows} x {columns}: full-batch steps {full:.3e} rows/s ({:.0} % of the kernel's pass), Poisson batches of 500 \
+             {small:.3e}, of 5000 {large:.3e} examples/s",
+            100.0 * full / kernel
+        );
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::label_tables::{LabelTable, TABLES};
+use crate::record::{self, Measured, commit, write};
 use halflit::mechanisms::noisy_gradient::parts::Sampling;
 use halflit::mechanisms::noisy_gradient::{Centre, Params};
 use halflit::mechanisms::public_rows;
@@ -35,9 +36,9 @@ pub struct Args {
     /// Adult alone, two epsilons, three runs.
     #[arg(long)]
     quick: bool,
-    /// Where to write label-dp.csv and one SVG per table; nothing is written without it.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    /// Where label-dp.csv and one SVG per table go.
+    #[arg(long, value_name = "FOLDER", default_value = record::FOLDER)]
+    out: PathBuf,
     /// Answer in JSON.
     #[arg(long)]
     json: bool,
@@ -53,15 +54,21 @@ struct Contender {
     batches: Option<u64>,
 }
 
-const CONTENDERS: [Contender; 6] = [
-    Contender { name: "noisy_statistics", mechanism: "noisy_statistics", centre: None, batches: None },
-    Contender { name: "randomized_response", mechanism: "randomized_response", centre: None, batches: None },
+const CONTENDERS: [Contender; 8] = [
+    by_name("noisy_statistics"),
+    by_name("randomized_response"),
+    by_name("belief_centred"),
+    by_name("belief_updates"),
     gradient("gradient_midrange", Centre::Midrange, None),
     gradient("gradient_zero", Centre::Zero, None),
     // The case study of Mahloujifar et al. 2023, Section 2.1, and what it is compared with there.
     gradient("feature_dp_sgd", Centre::Imputed, Some(16)),
     gradient("dp_sgd", Centre::Zero, Some(16)),
 ];
+
+const fn by_name(name: &'static str) -> Contender {
+    Contender { name, mechanism: name, centre: None, batches: None }
+}
 
 const fn gradient(name: &'static str, centre: Centre, batches: Option<u64>) -> Contender {
     Contender { name, mechanism: "noisy_gradient", centre: Some(centre), batches }
@@ -116,9 +123,8 @@ pub fn run(mut args: Args) -> Outcome {
             }
         }
     }
-    if let Some(folder) = &args.out {
-        write_files(folder, &rows)?;
-    }
+    let commit = commit();
+    write_files(&args.out, &commit, args.delta, &rows)?;
     if args.json {
         let references: Vec<_> = references
             .iter()
@@ -127,13 +133,13 @@ pub fn run(mut args: Args) -> Outcome {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
         println!(
             "{}",
-            json!({ "experiment": "label-dp", "delta": args.delta, "non_private": references, "rows": rows })
+            json!({ "experiment": "label-dp", "commit": commit, "delta": args.delta, "non_private": references, "rows": rows })
         );
         return Ok(());
     }
     println!(
-        "Label privacy, unit row, replace, delta = {:e}. Excess: mean training loss above the non-private fit.\n",
-        args.delta
+        "Label privacy, unit row, replace, delta = {:e}, {} runs, commit {commit}. Excess: mean training loss above the non-private fit.\n",
+        args.delta, args.runs
     );
     for (table, score, train_loss) in references {
         println!(
@@ -251,12 +257,9 @@ fn pose(declaration: &Declaration, train: &std::path::Path) -> Result<Problem, B
 }
 
 fn summarised(scores: &[Score]) -> (Score, Score) {
-    let count = scores.len() as f64;
     let of = |value: fn(&Score) -> f64| {
-        let mean = scores.iter().map(value).sum::<f64>() / count;
-        let variance =
-            scores.iter().map(|score| (value(score) - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-        (mean, (variance / count).sqrt())
+        let values: Vec<f64> = scores.iter().map(value).collect();
+        Measured::of(&values).map_or((f64::NAN, f64::NAN), |found| (found.mean, found.standard_error))
     };
     let (accuracy, log_loss, excess) = (of(|s| s.accuracy), of(|s| s.log_loss), of(|s| s.excess));
     (
@@ -277,9 +280,10 @@ impl Row {
     }
 }
 
-fn write_files(folder: &std::path::Path, rows: &[Row]) -> Outcome {
-    std::fs::create_dir_all(folder)?;
-    let mut csv = "table,mechanism,epsilon,runs,accuracy,accuracy_error,log_loss,log_loss_error,excess,excess_error,predicted_excess\n".to_owned();
+fn write_files(folder: &std::path::Path, commit: &str, delta: f64, rows: &[Row]) -> Outcome {
+    let mut csv =
+        format!("# label-dp, commit {commit}, delta {delta:e}; the tables are split by row number\n");
+    csv += "table,mechanism,epsilon,runs,accuracy,accuracy_error,log_loss,log_loss_error,excess,excess_error,predicted_excess\n";
     for row in rows {
         let Row { table, mechanism, epsilon, runs, mean, error, predicted, .. } = row;
         csv.push_str(&format!(
@@ -287,7 +291,7 @@ fn write_files(folder: &std::path::Path, rows: &[Row]) -> Outcome {
             mean.accuracy, error.accuracy, mean.log_loss, error.log_loss, mean.excess, error.excess
         ));
     }
-    std::fs::write(folder.join("label-dp.csv"), csv)?;
+    write(folder, "label-dp.csv", &csv)?;
     for table in TABLES.iter().filter(|table| rows.iter().any(|row| row.table == table.name)) {
         let series = CONTENDERS.iter().filter_map(|contender| {
             let points: Vec<(f64, f64)> = rows
@@ -305,7 +309,7 @@ fn write_files(folder: &std::path::Path, rows: &[Row]) -> Outcome {
             y_scale: Scale::Log,
             series: series.collect(),
         };
-        std::fs::write(folder.join(format!("label-dp-{}.svg", table.name)), chart.to_svg())?;
+        write(folder, &format!("label-dp-{}.svg", table.name), &chart.to_svg())?;
     }
     Ok(())
 }

@@ -21,9 +21,11 @@ mod noise_bench;
 mod paper002;
 mod peers;
 mod perceptron_bench;
+mod record;
 mod sample;
 mod semi_sensitive;
 mod solver_check;
+mod whole_steps;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -82,13 +84,13 @@ enum Experiment {
     /// Paper 002, Figure 6: DP-SGD diverges, methods that use public rows converge.
     Figure6(paper002::Args),
     /// Paper 002, Figure 15: softmax regression on images, epsilon 0.1 to 1, accuracy against the share of public rows.
-    Figure15(paper002::Args),
+    Figure15(paper002::ImageArgs),
     /// Paper 002, Figure 16: softmax regression on images, the same for epsilon 2 to 8.
-    Figure16(paper002::Args),
+    Figure16(paper002::ImageArgs),
     /// Paper 002, Figure 17: softmax regression on images, 1 to 4 % public rows, accuracy against epsilon.
-    Figure17(paper002::Args),
+    Figure17(paper002::ImageArgs),
     /// Paper 002, Figure 18: softmax regression on images, the same for 10 to 30 % public rows.
-    Figure18(paper002::Args),
+    Figure18(paper002::ImageArgs),
 }
 
 /// What an experiment returns: nothing, or a sentence about what went wrong.

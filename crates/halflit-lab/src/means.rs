@@ -1,9 +1,11 @@
 //! Means from private and public rows: Figures 12 to 14 of Lowy et al. 2024, the factor 1.98, and the centred variant.
 
 use crate::Outcome;
+use crate::record::{self, Measured, commit, seeded, write};
 use halflit::mechanisms::weighted_mean::{Design, NoiseLaw, Setting, Variant};
-use halflit::noise::{FractionBits, Law, NoiseSource, Stream};
+use halflit::noise::{NoiseSource, Stream};
 use halflit::plot::{LineChart, Scale, Series};
+use rand_distr::{Distribution, StandardNormal, StandardUniform};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -16,9 +18,12 @@ pub struct FigureArgs {
     /// Answer in JSON.
     #[arg(long)]
     json: bool,
-    /// Also write FIGURE.csv and FIGURE.svg into this folder.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    /// Seed of the rows. The noise is the operating system's and has no seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the CSV and SVG files go.
+    #[arg(long, value_name = "FOLDER", default_value = record::FOLDER)]
+    out: PathBuf,
 }
 
 /// The paper's example of a factor 1.98, and centred-weighted against weighted at B = 25 V.
@@ -27,6 +32,9 @@ pub struct CheckArgs {
     /// Fewer replicates.
     #[arg(long)]
     quick: bool,
+    /// Seed of the rows. The noise is the operating system's and has no seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Answer in JSON.
     #[arg(long)]
     json: bool,
@@ -51,7 +59,7 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
     const DIMENSION: usize = 1000;
     const RHO: f64 = 0.5;
     let replicates = if args.quick { 5 } else { 40 };
-    let mut stream = NoiseSource::from_os()?.stream()?;
+    let (mut stream, mut generator) = (NoiseSource::from_os()?.stream()?, seeded(args.seed));
     let mut rows: Vec<Value> = Vec::new();
     for share in SHARES {
         let public_rows = ((share * n as f64).round() as usize).clamp(1, n - 1);
@@ -59,7 +67,8 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
         let mut predicted = vec![f64::NAN; COMPARED.len()];
         let mut expected = vec![Vec::new(); PAPERS_OWN];
         for _ in 0..replicates {
-            let data = bernoulli(&mut stream, n * DIMENSION);
+            let mut coin = || -> bool { StandardUniform.sample(&mut generator) };
+            let data: Vec<f64> = (0..n * DIMENSION).map(|_| f64::from(u8::from(coin()))).collect();
             for (place, (_, variant, centred)) in COMPARED.into_iter().enumerate() {
                 // x - 1/2 for the midrange centre: the domain's radius halves.
                 let shift = if centred { 0.5 } else { 0.0 };
@@ -106,22 +115,22 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
     let everywhere = |key: &str| rows.iter().all(|row| row[key] == true);
     let (measured, by_formula) = (everywhere("weighted_wins"), everywhere("weighted_wins_by_formula"));
     let name = format!("figure{figure}");
-    if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join(format!("{name}.csv")), csv(&rows))?;
-        std::fs::write(folder.join(format!("{name}.svg")), chart(&rows, n).to_svg())?;
-    }
+    let commit = commit();
+    let head = format!("# {name}, commit {commit}, seed {}, {replicates} replicates\n", args.seed);
+    let csv_path = write(&args.out, &format!("{name}.csv"), &(head + &csv(&rows)))?;
+    let svg_path = write(&args.out, &format!("{name}.svg"), &chart(&rows, n).to_svg())?;
     if args.json {
         println!(
             "{}",
             json!({ "experiment": name, "dimension": DIMENSION, "rho": RHO, "replicates": replicates, "rows": rows,
                     "weighted_wins_everywhere": measured, "weighted_wins_everywhere_by_formula": by_formula,
-                    "software": halflit::SOFTWARE, "randomness": "operating system" })
+                    "commit": commit, "seed": args.seed })
         );
         return Ok(());
     }
     println!(
-        "Figure {figure}: mean l2 error, Bernoulli(1/2)^{DIMENSION}, n = {n}, rho = {RHO}, {replicates} replicates (standard error)\n"
+        "Figure {figure}: mean l2 error, Bernoulli(1/2)^{DIMENSION}, n = {n}, rho = {RHO}, {replicates} replicates (standard error), seed {}, commit {commit}\n",
+        args.seed
     );
     print!("{:>10}", "n_pub/n");
     COMPARED.iter().for_each(|(name, ..)| print!(" {name:>26}"));
@@ -137,7 +146,9 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
     }
     println!(
         "\nThe first three columns are the paper's estimators. The last one is the squared error that weighted saves over the better of the other two on the \
-         same rows, averaged over the noise. Weighted wins everywhere: {measured} (by formula: {by_formula})."
+         same rows, averaged over the noise. Weighted wins everywhere: {measured} (by formula: {by_formula}).\nWrote {} and {}.",
+        csv_path.display(),
+        svg_path.display()
     );
     Ok(())
 }
@@ -179,16 +190,17 @@ pub fn check(args: CheckArgs) -> Outcome {
     const DIMENSION: usize = 100;
     const RHO: f64 = 0.1;
     let replicates = if args.quick { 4 } else { 30 };
-    let mut stream = NoiseSource::from_os()?.stream()?;
+    let (mut stream, mut generator) = (NoiseSource::from_os()?.stream()?, seeded(args.seed));
     let variants = [Variant::PublicOnly, Variant::Gaussian, Variant::Weighted, Variant::CentredWeighted];
     let (mut predicted, mut errors) = (vec![0.0; variants.len()], vec![Vec::new(); variants.len()]);
     for _ in 0..replicates {
         // V^2 = 1: normal cells of variance 1/d around a mean at distance 10 V from zero.
         let mean = 10.0 / (DIMENSION as f64).sqrt();
-        let data: Vec<f64> = normals(&mut stream, N * DIMENSION)
-            .into_iter()
-            .map(|z| mean + z / (DIMENSION as f64).sqrt())
-            .collect();
+        let mut cell = || {
+            let z: f64 = StandardNormal.sample(&mut generator);
+            mean + z / (DIMENSION as f64).sqrt()
+        };
+        let data: Vec<f64> = (0..N * DIMENSION).map(|_| cell()).collect();
         let (public, private) = data.split_at(PUBLIC * DIMENSION);
         for (place, &variant) in variants.iter().enumerate() {
             let setting = Setting {
@@ -224,13 +236,15 @@ pub fn check(args: CheckArgs) -> Outcome {
     if args.json {
         println!(
             "{}",
-            json!({ "experiment": "mean-check", "replicates": replicates, "rows": rows, "paper_factor": 1.98,
+            json!({ "experiment": "mean-check", "commit": commit(), "seed": args.seed, "replicates": replicates, "rows": rows, "paper_factor": 1.98,
                     "factor": factor, "measured_factor": measured_factor, "weighted_over_centred": centred_factor })
         );
         return Ok(());
     }
     println!(
-        "n = {N}, d = {DIMENSION}, B = 25 V, rho = {RHO}, n_pub = {PUBLIC}; squared error in units of V^2, {replicates} replicates\n"
+        "n = {N}, d = {DIMENSION}, B = 25 V, rho = {RHO}, n_pub = {PUBLIC}; squared error in units of V^2, {replicates} replicates, seed {}, commit {}\n",
+        args.seed,
+        commit()
     );
     println!("{:<18} {:>12} {:>12} {:>10}", "variant", "predicted", "measured", "se");
     for row in &rows {
@@ -271,22 +285,5 @@ fn distance(estimate: &[f64], mean: f64) -> f64 {
 }
 
 fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    (mean, (variance / n).sqrt())
-}
-
-fn normals(stream: &mut Stream, count: usize) -> Vec<f64> {
-    let bits = FractionBits::LEAST;
-    let mut draws = vec![0; count];
-    stream.fill_rounded(Law::Normal, bits, &mut draws);
-    draws.into_iter().map(|draw| draw as f64 / bits.scale()).collect()
-}
-
-/// Zeros and ones: the signs of normals. A draw rounds to zero with probability 6e-6, which counts as zero: far below what 40 replicates can see.
-fn bernoulli(stream: &mut Stream, count: usize) -> Vec<f64> {
-    let mut draws = vec![0; count];
-    stream.fill_rounded(Law::Normal, FractionBits::LEAST, &mut draws);
-    draws.into_iter().map(|draw| f64::from(u8::from(draw > 0))).collect()
+    Measured::of(values).map_or((f64::NAN, f64::NAN), |measured| (measured.mean, measured.standard_error))
 }

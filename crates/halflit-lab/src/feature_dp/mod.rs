@@ -7,6 +7,7 @@ mod data;
 mod training;
 
 use crate::Outcome;
+use crate::record::{self, commit, write};
 use data::{Data, Mixture, Padding, location30};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit::privacy::{Delta, Profile};
@@ -71,9 +72,9 @@ pub struct Args {
     /// A mixture of 20,000 rows, 200 features (50 public) and 20 classes, 64 hidden units.
     #[arg(long)]
     quick: bool,
-    /// Where to write feature-dp.csv and feature-dp.svg; nothing is written without it.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    /// Where feature-dp.csv and feature-dp.svg go.
+    #[arg(long, value_name = "FOLDER", default_value = record::FOLDER)]
+    out: PathBuf,
     /// Answer in JSON.
     #[arg(long)]
     json: bool,
@@ -130,21 +131,20 @@ pub fn run(mut args: Args) -> Outcome {
             rows.push(Row { method, step: checkpoint.step, epsilon, accuracy, loss });
         }
     }
-    if let Some(folder) = &args.out {
-        write_files(folder, &args, &rows)?;
-    }
+    let commit = commit();
+    write_files(&args.out, &commit, &args, &rows)?;
     if args.json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
         println!(
             "{}",
             json!({
-                "experiment": "feature-dp", "data": what(&args, &data), "padding": format!("{:?}", args.padding),
+                "experiment": "feature-dp", "commit": commit, "data": what(&args, &data), "padding": format!("{:?}", args.padding),
                 "delta": args.delta, "seed": args.seed, "chosen": chosen, "rows": rows,
             })
         );
         return Ok(());
     }
-    println!("{}\n", what(&args, &data));
+    println!("{}; seed {}, commit {commit}\n", what(&args, &data), args.seed);
     println!("  {:<22} {:>6} {:>9} {:>10} {:>10}", "method", "step", "epsilon", "accuracy", "log loss");
     for Row { method, step, epsilon, accuracy, loss } in &rows {
         println!("  {:<22} {step:>6} {epsilon:>9.3} {accuracy:>10.4} {loss:>10.4}", method.name());
@@ -273,13 +273,13 @@ impl Row {
     }
 }
 
-fn write_files(folder: &std::path::Path, args: &Args, rows: &[Row]) -> Outcome {
-    std::fs::create_dir_all(folder)?;
-    let mut csv = "method,step,epsilon,accuracy,log_loss\n".to_owned();
+fn write_files(folder: &std::path::Path, commit: &str, args: &Args, rows: &[Row]) -> Outcome {
+    let mut csv = format!("# feature-dp, {:?} data, commit {commit}, seed {}\n", args.data, args.seed);
+    csv += "method,step,epsilon,accuracy,log_loss\n";
     for Row { method, step, epsilon, accuracy, loss } in rows {
         csv.push_str(&format!("{},{step},{epsilon},{accuracy},{loss}\n", method.name()));
     }
-    std::fs::write(folder.join("feature-dp.csv"), csv)?;
+    write(folder, "feature-dp.csv", &csv)?;
     // References without an epsilon are drawn over the steps of the others.
     let priced: Vec<&Row> = rows.iter().filter(|row| row.method == Method::FeatureDp).collect();
     let series = Method::ALL.map(|method| {
@@ -296,7 +296,7 @@ fn write_files(folder: &std::path::Path, args: &Args, rows: &[Row]) -> Outcome {
         y_scale: Scale::Linear,
         series: series.to_vec(),
     };
-    std::fs::write(folder.join("feature-dp.svg"), chart.to_svg())?;
+    write(folder, "feature-dp.svg", &chart.to_svg())?;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! The survey of docs/examples/public-rows.md: what 5 % consenting people buy at each epsilon, measured.
 
+use super::Args;
 use super::regression::Result;
-use super::{Args, Measured, commit, write};
 use crate::Outcome;
+use crate::record::{Measured, commit, write};
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use halflit::mechanisms::public_rows;

@@ -1,8 +1,9 @@
 //! Figure 6: a budget at which DP-SGD diverges while methods that lean on the public rows converge.
 
-use super::regression::{Draw, FEATURE_BOUND, Setting, train};
-use super::{Args, Measured, commit, write};
+use super::Args;
+use super::regression::{Draw, FEATURE_BOUND, Setting, budget, train};
 use crate::Outcome;
+use crate::record::{Measured, commit, write};
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
 use halflit::mechanisms::noisy_gradient::parts::Sampling;
@@ -37,7 +38,7 @@ pub fn run(args: &Args) -> Outcome {
                     Some(params) => ("noisy_gradient", params),
                     None => ("public_rows", Params::default()),
                 };
-                risks.push(draw.risk(&train(problem, params, mechanism, EPSILON)?.0));
+                risks.push(draw.risk(&train(problem, params, mechanism, budget(EPSILON))?.0));
             }
             curve.push((iterations, Measured::of(&risks).ok_or("no draws")?));
         }
@@ -99,11 +100,14 @@ fn report(curves: &[(&str, Vec<(u64, Measured)>)], args: &Args, draws: usize) ->
                 })
             })
             .collect();
-        println!("{}", json!({ "experiment": "figure6", "commit": commit, "rows": rows }));
+        println!(
+            "{}",
+            json!({ "experiment": "figure6", "commit": commit, "seed": args.seed, "draws": draws, "rows": rows })
+        );
         return Ok(());
     }
     println!(
-        "Figure 6: linear regression, d = {DIMENSION}, n = {ROWS}, epsilon = {EPSILON}, delta = 1e-5, zero-out, {PUBLIC_ROWS} public rows; cold start."
+        "Figure 6: linear regression, d = {DIMENSION}, n = {ROWS}, epsilon = {EPSILON}, delta = 1e-5, zero-out, {PUBLIC_ROWS} public rows; the paper's methods start at zero."
     );
     println!(
         "Population risk (zero weights: about {}), mean of {draws} draws; every point is a training of its own. Commit {commit}.\n",

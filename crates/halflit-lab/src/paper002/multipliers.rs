@@ -1,9 +1,10 @@
 //! Tables 11 and 12: the noise multipliers of the paper's linear regression, and what they are worth under replace.
 
+use super::Args;
 use super::printed::{MULTIPLIERS, RATIOS};
 use super::tuning::{STEPS, rate};
-use super::{Args, commit, write};
 use crate::Outcome;
+use crate::record::{commit, write};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::calibrate::{Budget, noise_multiplier};
 use halflit_privacy::{Change, Delta, Epsilon, Event, NoiseMultiplier, Profile, SamplingRate};

@@ -1,7 +1,6 @@
 //! The paper's linear regression: standard normal features and minimizer, labels with unit noise; risk known exactly.
 
-use chacha20::ChaCha12Rng;
-use chacha20::rand_core::SeedableRng;
+use crate::record::seeded;
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::noise::NoiseSource;
 use halflit::table::{Budget, Column, Declaration, Declared, OutOfDomain, Table};
@@ -41,9 +40,7 @@ pub struct Setting {
 impl Draw {
     /// `dimension` standard normal columns and labels N(<w*, x>, 1) with a standard normal w*.
     pub fn new(rows: usize, dimension: usize, seed: u64) -> Self {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        let mut generator = ChaCha12Rng::from_seed(key);
+        let mut generator = seeded(seed);
         let mut normal = || -> f64 { StandardNormal.sample(&mut generator) };
         let minimizer: Vec<f64> = (0..dimension).map(|_| normal()).collect();
         let mut labels: Vec<f64> = (0..rows).map(|_| normal()).collect();
@@ -103,9 +100,14 @@ impl Draw {
     }
 }
 
+/// The paper's delta for linear regression.
+pub fn budget(epsilon: f64) -> Budget {
+    Budget { epsilon, delta: 1e-5 }
+}
+
 /// What halflit would do on its own, in words.
 pub fn choice(problem: Problem, epsilon: f64) -> Result<String> {
-    let request = Request { budget: Some(Budget { epsilon, delta: 1e-5 }), ..Request::default() };
+    let request = Request { budget: Some(budget(epsilon)), ..Request::default() };
     let plan = Plans::new(problem, &request)?.best()?;
     Ok(format!("{}, {}", plan.summary().mechanism, plan.summary().variant))
 }
@@ -115,13 +117,9 @@ pub fn train(
     problem: Problem,
     gradient: Params,
     mechanism: &str,
-    epsilon: f64,
+    budget: Budget,
 ) -> Result<(Vec<f64>, Problem)> {
-    let request = Request {
-        budget: Some(Budget { epsilon, delta: 1e-5 }),
-        mechanism: Some(mechanism.to_owned()),
-        gradient,
-    };
+    let request = Request { budget: Some(budget), mechanism: Some(mechanism.to_owned()), gradient };
     let plan = Plans::new(problem, &request)?.best()?;
     let folder = tempfile::tempdir()?;
     let charged = Ledger::open_or_create(&folder.path().join("ledger"))?.charge(plan)?;

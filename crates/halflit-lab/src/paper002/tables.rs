@@ -1,10 +1,11 @@
 //! Tables 5 to 10: linear regression with public rows, every method beside what the paper prints.
 
+use super::Args;
 use super::printed::{Cell, TABLES, Table};
-use super::regression::{Draw, Result, Setting, choice, train};
+use super::regression::{Draw, Result, Setting, budget, choice, train};
 use super::tuning::{Method, Trial, Tuned, tune};
-use super::{Args, Measured, commit, write};
 use crate::Outcome;
+use crate::record::{Measured, commit, write};
 use halflit::mechanisms::noisy_gradient::{Params, modes};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
@@ -18,10 +19,10 @@ const DIMENSION: usize = 2000;
 /// What was measured in one cell.
 struct Row {
     cell: Cell,
-    /// halflit's default, zero-out as in the paper.
+    /// halflit's default.
     ours: Measured,
-    /// The same under replace.
-    ours_replace: Measured,
+    /// The same under replace, if the rest is under zero-out.
+    ours_replace: Option<Measured>,
     public_only: Measured,
     /// The paper's methods with the constants found on the first draw.
     tuned: Vec<(Tuned, Measured)>,
@@ -51,21 +52,23 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
     let public_rows = (cell.ratio * ROWS as f64).round() as usize;
     let (mut ours, mut ours_replace, mut public_only) = (Vec::new(), Vec::new(), Vec::new());
     let mut tuned: Vec<(Tuned, Vec<f64>)> = Vec::new();
+    let change = if args.replace { Change::Replace } else { Change::ZeroOut };
     for index in 0..draws {
         let draw = Draw::new(ROWS, DIMENSION, args.seed + index as u64);
-        let replace = draw.problem(Setting { public_rows, change: Change::Replace })?;
         if index == 0 {
-            let chosen =
-                choice(draw.problem(Setting { public_rows, change: Change::ZeroOut })?, cell.epsilon)?;
+            let chosen = choice(draw.problem(Setting { public_rows, change })?, cell.epsilon)?;
             if !chosen.contains("posterior") {
                 return Err(format!("halflit would choose {chosen} here").into());
             }
         }
-        ours_replace.push(default_risk(&draw, replace, cell.epsilon)?.0);
-        let problem = draw.problem(Setting { public_rows, change: Change::ZeroOut })?;
+        if change == Change::ZeroOut {
+            let replace = draw.problem(Setting { public_rows, change: Change::Replace })?;
+            ours_replace.push(default_risk(&draw, replace, cell.epsilon)?.0);
+        }
+        let problem = draw.problem(Setting { public_rows, change })?;
         let (risk, problem) = default_risk(&draw, problem, cell.epsilon)?;
         ours.push(risk);
-        let (weights, mut problem) = train(problem, Params::default(), "public_rows", cell.epsilon)?;
+        let (weights, mut problem) = train(problem, Params::default(), "public_rows", budget(cell.epsilon))?;
         let trial = Trial { draw: &draw, epsilon: cell.epsilon, public_only: draw.risk(&weights) };
         public_only.push(trial.public_only);
         if args.untuned {
@@ -88,7 +91,7 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
     Ok(Row {
         cell,
         ours: measured(&ours)?,
-        ours_replace: measured(&ours_replace)?,
+        ours_replace: Measured::of(&ours_replace),
         public_only: measured(&public_only)?,
         tuned: tuned
             .into_iter()
@@ -99,7 +102,7 @@ fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> 
 
 /// What `halflit train` chooses on its own in every cell (the first draw makes sure of that): here without planning all the rest again.
 fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<(f64, halflit::Problem)> {
-    let (weights, problem) = train(problem, modes::posterior(), "noisy_gradient", epsilon)?;
+    let (weights, problem) = train(problem, modes::posterior(), "noisy_gradient", budget(epsilon))?;
     Ok((draw.risk(&weights), problem))
 }
 
@@ -108,7 +111,8 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
     let start =
         if table.warm { "all start at the public minimizer" } else { "the paper's methods start at zero" };
     let mut csv = format!(
-        "# table {number}, commit {commit}, seeds {}..{}, {draws} draws\n",
+        "# table {number}, {}, commit {commit}, seeds {}..{}, {draws} draws\n",
+        if args.replace { "replace" } else { "zero-out" },
         args.seed,
         args.seed + draws as u64 - 1
     );
@@ -147,7 +151,12 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
         "Table {number}: linear regression, d = {DIMENSION}, n = {ROWS}, delta = 1e-5; population risk, the best possible is 1; {start}."
     );
     println!(
-        "Zero-out as in the paper; halflit's last column is under replace. {draws} draws, seeds from {}, commit {commit}.\n",
+        "{} {draws} draws, seeds from {}, commit {commit}.\n",
+        if args.replace {
+            "Replace; the paper's own numbers are for zero-out."
+        } else {
+            "Zero-out as in the paper, and halflit under replace."
+        },
         args.seed
     );
     println!(
@@ -188,11 +197,9 @@ fn constants(tuned: Tuned) -> String {
 
 impl Row {
     fn entries(&self) -> Vec<(&'static str, Option<f64>, Measured, Option<Tuned>)> {
-        let mut entries = vec![
-            ("halflit", None, self.ours, None),
-            ("halflit replace", None, self.ours_replace, None),
-            ("public only", Some(self.cell.public_only), self.public_only, None),
-        ];
+        let mut entries = vec![("halflit", None, self.ours, None)];
+        entries.extend(self.ours_replace.map(|replace| ("halflit replace", None, replace, None)));
+        entries.push(("public only", Some(self.cell.public_only), self.public_only, None));
         for (tuned, measured) in &self.tuned {
             let (name, printed) = match tuned.method {
                 Method::Algorithm1 => ("Algorithm 1", self.cell.algorithm_1),

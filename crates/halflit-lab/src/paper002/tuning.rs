@@ -1,7 +1,7 @@
 //! The methods that have to be tuned, on the paper's grids (Tables 1 and 2 of its appendix) and beyond their ends, by the exact population risk: a
 //! luxury that only makes them look better.
 
-use super::regression::{Draw, FEATURE_BOUND, Result, train};
+use super::regression::{Draw, FEATURE_BOUND, Result, budget, train};
 use halflit::Problem;
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::Constants;
@@ -100,7 +100,7 @@ impl Tuned {
             return Ok((self.at_rest(trial), problem));
         }
         let params = self.params(trial.draw, problem.private_units() as usize)?;
-        let (weights, problem) = train(problem, params, "noisy_gradient", trial.epsilon)?;
+        let (weights, problem) = train(problem, params, "noisy_gradient", budget(trial.epsilon))?;
         Ok((trial.draw.risk(&weights), problem))
     }
 

@@ -1,9 +1,10 @@
 //! The run: numbered as in `proof.md`.
 
+use super::Split;
 use super::descent::Iterates;
 use super::layout::Layout;
 use super::newton::{Curvature, Newton, no_curvature};
-use super::parts::{Centre, Clip, Combiner, Descent, PublicPart};
+use super::parts::{Centre, Clip, Combiner, Descent, PublicPart, Sampling};
 use super::passes::{Clamp, Passes};
 use super::plan::Plan;
 use super::posterior::{Goal, Posterior};
@@ -14,7 +15,7 @@ use super::spread::Spread;
 use crate::mechanisms::{Fitted, MechanismError, Watch};
 use crate::problem::Problem;
 use halflit_convex::kernel::LatticeWeights;
-use halflit_noise::{NoiseSource, SumLattice};
+use halflit_noise::{NoiseSource, Probability, SumLattice};
 use halflit_table::Unsealed;
 
 /// What turns estimates into weights.
@@ -67,7 +68,7 @@ impl Plan {
         let units = layout.units() as u32;
         let places = u32::try_from(problem.private_units()).unwrap_or(u32::MAX);
         let sampler = Sampler::new(
-            Takes { hidden: self.sampling, known: self.known_rate, public: self.public },
+            Takes { hidden: self.sampling, known: self.rate_of_known_part(), public: self.public },
             units,
             places.max(units),
             public_rows.len() as u32,
@@ -129,7 +130,7 @@ impl Plan {
             let mut private: Vec<f64> = release.iter().map(|&sum| sum as f64 * unit).collect();
             let all_units = problem.private_units() as f64;
             let share = self.sampling.share();
-            let known_share = if known.units().is_some() { self.known_share() } else { 1.0 };
+            let known_share = self.rate_of_known_part().map_or(1.0, |rate| rate.ratio().to_f64());
             let known = passes.known(&weights, &known)?;
             for (index, (value, known)) in private.iter_mut().zip(&known).enumerate() {
                 let centre = centre.as_ref().map_or(0.0, |centre| centre[index] as f64 * unit);
@@ -190,9 +191,13 @@ impl Plan {
         Ok(Driver::Iterates { iterates, turn })
     }
 
-    /// The expected share of the units whose known part is taken in a step.
-    fn known_share(&self) -> f64 {
-        self.known_rate.map_or(self.sampling.share(), |rate| rate.ratio().to_f64())
+    /// The rate at which known parts are drawn in a step; none if all of them are taken, or if nothing is known.
+    fn rate_of_known_part(&self) -> Option<Probability> {
+        let as_hidden = match self.sampling {
+            Sampling::Poisson(rate) => Some(rate),
+            Sampling::FullBatch | Sampling::OnePass { .. } => None,
+        };
+        self.known_rate.or(as_hidden).filter(|_| self.split != Split::Nothing)
     }
 
     /// Whether a step looks at the public rows' gradient.

@@ -85,7 +85,7 @@ pub(super) struct Batches {
 pub(super) struct Takes {
     /// In the hidden part.
     pub hidden: Sampling,
-    /// In the known part, if not as many as in the hidden one.
+    /// In the known part: at this rate, or all.
     pub known: Option<Probability>,
     /// Of the public rows.
     pub public: PublicPart,
@@ -155,10 +155,7 @@ impl Sampler {
             Sampling::Poisson(rate) => Kind::Poisson(PoissonSampler::new(rate)),
             Sampling::OnePass { batches } => Kind::OnePass(Deal::new(places, batches, stream)),
         };
-        let known = match (takes.known, takes.hidden) {
-            (Some(rate), _) | (None, Sampling::Poisson(rate)) => Some(PoissonSampler::new(rate)),
-            (None, _) => None,
-        };
+        let known = takes.known.map(PoissonSampler::new);
         let public = match (takes.public, takes.hidden) {
             (PublicPart::Mean { batch: Some(batch), .. }, _) if batch.get() < u64::from(public_rows) => {
                 PublicKind::Some(batch.get() as usize)
@@ -298,7 +295,7 @@ mod tests {
         let mut stream = seeded(5).stream().unwrap();
         let rate = halflit_noise::Probability::new(1, 4).unwrap();
         let public = PublicPart::Mean { batch: NonZeroU64::new(50), rescaled: false };
-        let takes = Takes { public, ..hidden_only(Sampling::Poisson(rate)) };
+        let takes = Takes { public, known: Some(rate), ..hidden_only(Sampling::Poisson(rate)) };
         let sampler = Sampler::new(takes, 4000, 4000, 500, &mut stream);
         let batches = sampler.draw(0, &mut stream);
         let (hidden, known) = (units(&batches.hidden), batches.known.units().unwrap());
