@@ -3,7 +3,7 @@ use crate::commands::dataset::EncodedDataset;
 use crate::commands::train::must_be_free;
 use crate::files::write_folder_atomically;
 use halflit::Certificate;
-use halflit::mechanisms::noisy_statistics::{LabelStatistics, Penalties};
+use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Penalties};
 use halflit::release::{Refitted, StandardErrors};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 /// Fit another model to statistics that were released before. Nothing is charged.
 ///
 /// A release by `noisy_statistics` writes statistics.json. Whatever is computed from it and from public columns has the same guarantee as the
-/// release itself: other penalties, a whole path of them. The labels of the data file are not used.
+/// release itself: other penalties, a whole path of them. The labels of the data file are not used. Noise is removed from the statistics first, for weights of an
+/// expected size.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --weight-size 0.5 --out smaller-weights"
+    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --weight-size 0.5 --out smaller-weights\n  halflit refit clicks.csv --release clicks-release --path"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -22,19 +23,49 @@ pub struct Args {
     /// The folder of the release: certificate.json and statistics.json.
     #[arg(long, value_name = "FOLDER")]
     release: PathBuf,
-    /// The l2 penalty of the mean loss [default: chosen from the released statistics].
-    #[arg(long, value_name = "LAMBDA", allow_negative_numbers = true)]
-    regularization: Option<f64>,
+    /// The l2 penalty of the mean loss, or `stein`: the one of the path with the least estimated loss [default: chosen from the released statistics].
+    #[arg(long, value_name = "LAMBDA", allow_hyphen_values = true)]
+    regularization: Option<String>,
     /// The size that weights are expected to have when noise is removed from the statistics [default: chosen from the released statistics].
     #[arg(long, value_name = "TAU", allow_negative_numbers = true)]
     weight_size: Option<f64>,
+    /// Only show a path of penalties from 1 down to 1e-7, each with the loss that Stein's identity estimates for it; nothing is written.
+    #[arg(long, conflicts_with_all = ["regularization", "out"])]
+    path: bool,
     /// The folder to write; it must not exist.
-    #[arg(long, value_name = "FOLDER")]
-    out: PathBuf,
+    #[arg(long, value_name = "FOLDER", required_unless_present = "path")]
+    out: Option<PathBuf>,
+}
+
+/// The penalties of a path: two per power of ten.
+fn path() -> Vec<f64> {
+    (0..=14).map(|step| 10f64.powf(-0.5 * f64::from(step))).collect()
+}
+
+/// How the penalty is chosen.
+enum Penalty {
+    Given(f64),
+    Stein,
+}
+
+impl Args {
+    fn penalty(&self) -> Result<Option<Penalty>, Failure> {
+        let Some(text) = self.regularization.as_deref() else { return Ok(None) };
+        match (text, text.parse::<f64>()) {
+            ("stein", _) => Ok(Some(Penalty::Stein)),
+            (_, Ok(lambda)) if lambda.is_finite() && lambda > 0.0 => Ok(Some(Penalty::Given(lambda))),
+            _ => Err(Failure::BadInput(format!(
+                "--regularization {text}: must be a finite number above 0, or stein"
+            ))),
+        }
+    }
 }
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
-    must_be_free(&args.out)?;
+    if let Some(out) = &args.out {
+        must_be_free(out)?;
+    }
+    let penalty = args.penalty()?;
     let Released { certificate, statistics, statistics_text } = read_release(&args.release)?;
     let problem = args.input.problem()?;
     if *problem.relation() != certificate.relation {
@@ -43,22 +74,34 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             certificate.sentence
         )));
     }
-    let penalties = Penalties { weight_size: args.weight_size, regularization: args.regularization };
-    let fitted = statistics.refit(&problem, penalties).map_err(Failure::bad_input)?;
+    let weight_size = args.weight_size;
+    let Some(out) = &args.out else {
+        let fits = statistics.path(&problem, weight_size, &path()).map_err(Failure::bad_input)?;
+        show_path(&fits, json);
+        return Ok(());
+    };
+    let fitted = match penalty {
+        Some(Penalty::Stein) => statistics.refit_by_stein(&problem, weight_size, &path()),
+        Some(Penalty::Given(lambda)) => {
+            statistics.refit(&problem, Penalties { weight_size, regularization: Some(lambda) })
+        }
+        None => statistics.refit(&problem, Penalties { weight_size, regularization: None }),
+    };
+    let fitted = fitted.map_err(Failure::bad_input)?;
     let refitted = Refitted::new(&problem, &fitted, &certificate).map_err(Failure::failed)?;
     write_folder_atomically(
-        &args.out,
+        out,
         &[
             ("model.json", refitted.model_json.as_bytes()),
             ("certificate.json", refitted.certificate_json.as_bytes()),
             ("statistics.json", statistics_text.as_bytes()),
         ],
     )
-    .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", args.out.display())))?;
+    .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", out.display())))?;
     if json {
         println!(
             "{}",
-            json!({ "folder": args.out, "charged": 0, "charge": certificate.charge, "notes": fitted.notes })
+            json!({ "folder": out, "charged": 0, "charge": certificate.charge, "notes": fitted.notes })
         );
         return Ok(());
     }
@@ -70,8 +113,39 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         "Nothing was charged: the model is a function of charge {} and of public columns.",
         certificate.charge
     );
-    println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/statistics.json.", args.out.display());
+    println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/statistics.json.", out.display());
     Ok(())
+}
+
+/// The path as a table, with what `--regularization stein` would take.
+fn show_path(fits: &[Fit], json: bool) {
+    let norm = |fit: &Fit| fit.weights.iter().map(|w| w * w).sum::<f64>().sqrt();
+    if json {
+        let rows: Vec<_> = fits
+            .iter()
+            .map(|fit| {
+                json!({ "regularization": fit.penalties.regularization, "estimated_loss": fit.estimated_loss,
+                        "estimate_deviation": fit.estimate_deviation,
+                        "weights_norm": norm(fit), "weights": fit.weights })
+            })
+            .collect();
+        println!("{}", json!({ "charged": 0, "path": rows }));
+        return;
+    }
+    let chosen = Fitter::least_estimated(fits.to_vec()).and_then(|fit| fit.penalties.regularization);
+    println!("  {:>12} {:>21} {:>13}", "penalty", "estimated loss", "weights norm");
+    for fit in fits {
+        let lambda = fit.penalties.regularization.unwrap_or(0.0);
+        let estimate = match (fit.estimated_loss, fit.estimate_deviation) {
+            (Some(loss), Some(deviation)) => format!("{loss:.5} ± {deviation:.5}"),
+            _ => "-".to_owned(),
+        };
+        let mark = if Some(lambda) == chosen { "  what stein takes" } else { "" };
+        println!("  {lambda:>12.3e} {estimate:>21} {:>13.4}{mark}", norm(fit));
+    }
+    println!(
+        "\nEstimated by Stein's identity from the released sums alone (squared loss: up to a constant), ± what the noise does to the estimate of one model; neighbours on the path share most of it. Nothing was charged or written."
+    );
 }
 
 /// What a refit needs of a release folder.

@@ -27,6 +27,18 @@ fn one_release_serves_many_models() {
     desk.ok("verify again");
     desk.ok("refit patients.csv --release again --weight-size 0.5 --out once-more");
     assert_ne!(desk.read("again/model.json"), desk.read("once-more/model.json"));
+    // A whole path costs nothing, and the least estimated loss can be taken.
+    let path = desk.json("refit patients.csv --release patients-release --path");
+    assert_eq!(path["path"].as_array().unwrap().len(), 15);
+    assert!(desk.ok("refit patients.csv --release patients-release --path").contains("what stein takes"));
+    desk.ok("refit patients.csv --release patients-release --regularization stein --out by-stein");
+    desk.ok("verify by-stein");
+    for wrong in ["0", "-1", "NaN", "many"] {
+        let refused = desk.refused(&format!(
+            "refit patients.csv --release patients-release --out wrong --regularization {wrong}"
+        ));
+        assert!(refused.contains("above 0, or stein"), "{refused}");
+    }
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
 }
 

@@ -14,7 +14,8 @@
 //! estimated loss(w) = (1/W) (sum_i omega_i A(<w, x_i>) - <w, S~>) + (s^2 / W) tr(dw/dS~' T^-T)
 //! ```
 //!
-//! Beyond [`LARGEST_ASSEMBLED`] weights no second derivatives are assembled ([`large`](super::large)): tau is 1 and there is no estimate.
+//! Beyond [`LARGEST_ASSEMBLED`] weights no second derivatives are assembled ([`large`](super::large)): the weights minimise the loss of the noisy sum with a penalty of the
+//! size tau, tau is chosen as if the sum answered linearly to weights, and there is no estimate.
 
 use super::design::Design;
 use super::large;
@@ -63,6 +64,8 @@ pub struct Fit {
     pub penalties: Penalties,
     /// Stein's unbiased estimate of the mean loss of these weights (squared loss: up to a constant); none beyond 512 weights.
     pub estimated_loss: Option<f64>,
+    /// The standard deviation that the noise gives that estimate if the weights are held: s ||T^-T w|| / W.
+    pub estimate_deviation: Option<f64>,
     /// How the weights answer to the released vector.
     pub(super) response: Option<Response>,
 }
@@ -77,6 +80,7 @@ pub(super) struct Response {
 }
 
 /// The denoised sum, and the weights that explain it.
+#[derive(Clone)]
 pub(super) struct Denoised {
     pub weights: Vec<f64>,
     /// (1/W) sum_i omega_i A there.
@@ -112,6 +116,14 @@ impl<'a> Fitter<'a> {
         }
         let (prior, noisy) = (Prior::of(&design), unshaped(shape, &statistics.sums));
         Ok(Fitter { statistics, design, prior, noisy })
+    }
+
+    /// The expected size of weights under which the noisy sum is most likely.
+    ///
+    /// # Errors
+    /// None for released statistics.
+    pub fn likeliest_size(&self) -> Result<f64, MechanismError> {
+        Ok(if self.is_large() { self.likely_size()? } else { self.likeliest()?.0 })
     }
 
     /// The fit for the expected size of weights under which the noisy sum is most likely; with the declared penalty, if there is one.
@@ -190,12 +202,15 @@ impl<'a> Fitter<'a> {
         for (name, value) in [("weight_size", weight_size), ("regularization", regularization)] {
             value.map_or(Ok(()), |value| positive(name, value))?;
         }
-        let denoised = match (weight_size, regularization) {
-            (None, None) => return Err(MechanismError::not_positive("regularization", 0.0)),
-            (Some(size), _) => self.denoised(size, None)?,
-            (None, Some(_)) => self.as_it_is(),
-        };
-        self.finished(penalties, denoised)
+        if weight_size.is_none() && regularization.is_none() {
+            return Err(MechanismError::not_positive("regularization", 0.0));
+        }
+        self.finished(penalties, self.sums(weight_size)?)
+    }
+
+    /// The sum denoised for weights of this size, or as it is.
+    fn sums(&self, weight_size: Option<f64>) -> Result<Denoised, MechanismError> {
+        weight_size.map_or_else(|| Ok(self.as_it_is()), |size| self.denoised(size, None))
     }
 
     /// One fit per penalty to the sum denoised once: a regularization path.
@@ -207,8 +222,22 @@ impl<'a> Fitter<'a> {
         weight_size: Option<f64>,
         regularizations: &[f64],
     ) -> Result<Vec<Fit>, MechanismError> {
-        let penalties = |&lambda: &f64| Penalties { weight_size, regularization: Some(lambda) };
-        regularizations.iter().map(|lambda| self.fit(penalties(lambda))).collect()
+        weight_size.map_or(Ok(()), |size| positive("weight_size", size))?;
+        let denoised = self.sums(weight_size)?;
+        let fit = |&lambda: &f64| {
+            positive("regularization", lambda)?;
+            self.finished(Penalties { weight_size, regularization: Some(lambda) }, denoised.clone())
+        };
+        regularizations.iter().map(fit).collect()
+    }
+
+    /// The fit of a path with the least of Stein's estimates; none of a path without estimates.
+    ///
+    /// For sums that were denoised. Where sums as they are lie outside what labels can add up to, weak penalties have no finite minimum to converge to, and the estimates of what
+    /// they reach vary by more than any loss: no weak penalty should be on such a path.
+    pub fn least_estimated(path: Vec<Fit>) -> Option<Fit> {
+        let estimated = path.into_iter().filter_map(|fit| Some((fit.estimated_loss?, fit)));
+        estimated.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, fit)| fit)
     }
 
     /// The denoised soft labels m_i of the private rows and then of the public rows: one entry per output for each row.
@@ -234,7 +263,11 @@ impl<'a> Fitter<'a> {
             let correction = variance * self.divergence(&response.jacobian) - inner(&weights, &self.noisy);
             value + correction / self.statistics.total_weight
         });
-        Ok(Fit { weights, penalties, estimated_loss, response })
+        let noise = unshaped_back(self.statistics.shape.as_ref(), &weights);
+        let deviation =
+            self.statistics.noise_std * inner(&noise, &noise).sqrt() / self.statistics.total_weight;
+        let estimate_deviation = estimated_loss.map(|_| deviation);
+        Ok(Fit { weights, penalties, estimated_loss, estimate_deviation, response })
     }
 
     /// tr(dw/dS~' T^-T): row j of the product of T^-T and the columns of the Jacobian, summed along the diagonal.
@@ -263,7 +296,11 @@ impl<'a> Fitter<'a> {
         }
     }
 
-    fn denoised(&self, weight_size: f64, start: Option<&[f64]>) -> Result<Denoised, MechanismError> {
+    pub(super) fn denoised(
+        &self,
+        weight_size: f64,
+        start: Option<&[f64]>,
+    ) -> Result<Denoised, MechanismError> {
         let problem = self.averages()?;
         let observation = self.observation(&problem);
         if self.is_large() {

@@ -31,7 +31,7 @@
 //! | a noisy sum that no labels could have produced | the model's own sum is fitted to it, and the prior keeps the weights finite |
 //! | a label that is NaN | contributes zero |
 //! | more than 256 features | round noise |
-//! | more than 512 weights | weights are expected to be of size 1, no standard errors |
+//! | more than 512 weights | a penalised fit without second derivatives: no estimates of losses, no standard errors |
 
 pub(crate) mod design;
 mod errors;
@@ -270,6 +270,37 @@ impl LabelStatistics {
             given => fitter.fit(given)?,
         };
         Ok(self.finished(&fitter, fit))
+    }
+
+    /// A regularization path, with Stein's estimate of the loss of every model. The sums are denoised for weights of the given size, or of the one under which they are most
+    /// likely; [`Fitter::path`] can also take them as they are.
+    ///
+    /// # Errors
+    /// As [`LabelStatistics::fitter`] and [`Fitter::path`].
+    pub fn path(
+        &self,
+        problem: &Problem,
+        weight_size: Option<f64>,
+        regularizations: &[f64],
+    ) -> Result<Vec<Fit>, MechanismError> {
+        let fitter = self.fitter(problem)?;
+        let weight_size = weight_size.map_or_else(|| fitter.likeliest_size(), Ok)?;
+        fitter.path(Some(weight_size), regularizations)
+    }
+
+    /// The model of such a path whose loss is least by Stein's estimate.
+    ///
+    /// # Errors
+    /// As [`LabelStatistics::path`]; more than 512 weights, for which there is no estimate.
+    pub fn refit_by_stein(
+        &self,
+        problem: &Problem,
+        weight_size: Option<f64>,
+        regularizations: &[f64],
+    ) -> Result<Fitted, MechanismError> {
+        let best = Fitter::least_estimated(self.path(problem, weight_size, regularizations)?)
+            .ok_or(MechanismError::part("a choice by Stein's estimate", "at most 512 weights"))?;
+        Ok(self.finished(&self.fitter(problem)?, best))
     }
 
     fn finished(&self, fitter: &Fitter<'_>, fit: Fit) -> Fitted {

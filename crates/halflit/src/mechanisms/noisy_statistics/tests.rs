@@ -342,7 +342,91 @@ fn soft_labels_lie_between_the_labels_and_add_up_to_the_smoothed_statistic() {
             let total: f64 = row.iter().sum();
             assert!(row.len() == 1 || (total - 1.0).abs() < 1e-9, "{loss}: {row:?}");
         }
+        // For classes nothing is cut off: sum_i x_i m_i^T is the denoised statistic.
+        if matches!(loss, "logistic" | "softmax") {
+            let fitter = statistics.fitter(&problem).unwrap();
+            let (rows, width) = (&fitter.design.rows, fitter.design.rows.width());
+            let mut sums = vec![0.0; fitter.design.size()];
+            for (row, soft) in soft.iter().enumerate() {
+                let x = rows.dense_row(row).unwrap();
+                for (output, m) in soft.iter().enumerate() {
+                    for (column, &q) in x.iter().enumerate() {
+                        sums[output * width + column] += m * f64::from(q) / 16384.0;
+                    }
+                }
+            }
+            let denoised = fitter.denoised(1.0, None).unwrap().statistic;
+            for (sum, expected) in sums.iter().zip(&denoised) {
+                assert!((sum - expected).abs() < 1e-6 * rows.len() as f64, "{loss}: {sum} {expected}");
+            }
+        }
     }
+}
+
+/// On average over releases, the penalty that Stein's estimate chooses for denoised sums costs little more than the best one of the path.
+#[test]
+fn stein_chooses_a_good_penalty() {
+    const RUNS: u32 = 60;
+    let penalties: Vec<f64> = (0..12).map(|step| 10f64.powf(-0.5 * f64::from(step))).collect();
+    let (problem, plan) = planned(&Story { epsilon: 0.1, ..hidden_label(1600, "logistic") });
+    let (rows, labels, _) = private(&problem);
+    let (mut chosen, mut of_path) = (0.0, vec![0.0; penalties.len()]);
+    for run in 0..RUNS {
+        let mut seed = [3; 32];
+        seed[..4].copy_from_slice(&run.to_le_bytes());
+        let mut release = plan.lattice.hidden_sum(plan.summed(rows), &labels, 1);
+        let mut source = NoiseSource::seeded_for_tests(seed);
+        plan.lattice.sums.add_noise(&mut source.stream().unwrap(), &mut release);
+        let statistics = plan.statistics(&problem, &release).unwrap();
+        let path = statistics.path(&problem, None, &penalties).unwrap();
+        for (sum, fit) in of_path.iter_mut().zip(&path) {
+            *sum += mean_loss(&problem, &fit.weights) / f64::from(RUNS);
+        }
+        let best = Fitter::least_estimated(path).unwrap();
+        chosen += mean_loss(&problem, &best.weights) / f64::from(RUNS);
+        let again = statistics.refit_by_stein(&problem, None, &penalties).unwrap();
+        assert_eq!(again.weights, best.weights);
+    }
+    let least = of_path.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(chosen - least < 0.02 * (of_path[0] - least), "{chosen} of {of_path:?}");
+}
+
+/// More than 512 weights take a way of their own: no second derivative is assembled.
+#[test]
+fn many_weights_are_fitted_without_second_derivatives() {
+    let rows = 4000;
+    let value = |row: usize| row * 7 % 540;
+    let text = |cell: &dyn Fn(usize) -> String| halflit_table::Column::Text((0..rows).map(cell).collect());
+    let label = |row: usize| if (value(row) % 2 == 0) == (row % 10 != 3) { "yes" } else { "no" };
+    let columns = vec![
+        ("c".to_owned(), text(&|row| format!("v{}", value(row)))),
+        ("y".to_owned(), text(&|row| label(row).to_owned())),
+    ];
+    let values: Vec<String> = (0..540).map(|value| format!("\"v{value}\"")).collect();
+    let declaration = format!(
+        "[budget]\nepsilon = 20\ndelta = 1e-6\n[protect]\nunit = \"row\"\n[task]\nlabel = \"y\"\nloss = \"logistic\"\n\
+         [columns.c]\nvisibility = \"public\"\nvalues = [{}]\n[columns.y]\nvalues = [\"no\", \"yes\"]\n",
+        values.join(", ")
+    );
+    let declaration = halflit_table::Declaration::parse(&declaration, "test").unwrap();
+    let table = halflit_table::Table::from_columns(columns).unwrap();
+    let declared = halflit_table::Declared::bind(declaration, table).unwrap();
+    let problem = Problem::pose(declared, halflit_table::OutOfDomain::Refuse).unwrap();
+    assert!(problem.dimension() > fit::LARGEST_ASSEMBLED);
+    let plan = Plan::new(&problem, budget(20.0)).unwrap();
+    let fitted = plan.run(&problem, &key(), &mut seeded(5), &mut ()).unwrap();
+    // Right nine times out of ten: the entropy of a coin of 0.1 is 0.325.
+    let key = key();
+    let (rows, labels) =
+        (problem.encoded().private_rows().open(&key), problem.encoded().private_labels().open(&key));
+    let loss: f64 = (0..rows.len())
+        .map(|row| problem.loss().value(&crate::problem::scores(rows, row, &fitted.weights), labels[row]))
+        .sum::<f64>()
+        / rows.len() as f64;
+    assert!(loss < 0.45, "{loss}");
+    let statistics = fitted.statistics.unwrap();
+    let refused = statistics.refit_by_stein(&problem, None, &[0.1]).unwrap_err();
+    assert!(matches!(refused, MechanismError::Part { .. }), "{refused}");
 }
 
 #[test]
