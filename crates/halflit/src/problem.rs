@@ -230,3 +230,16 @@ pub(crate) fn scores(rows: &Rows, row: usize, weights: &[f64]) -> Vec<f64> {
     };
     weights.chunks(rows.width().max(1)).map(|weights| along(weights) * FEATURE_UNIT).collect()
 }
+
+/// Adds a row times a factor to a vector.
+pub(crate) fn add_row(rows: &Rows, row: usize, factor: f64, sum: &mut [f64]) {
+    let factor = FEATURE_UNIT * factor;
+    match rows {
+        Rows::Dense(rows) => {
+            sum.iter_mut().zip(rows.row(row)).for_each(|(sum, &q)| *sum += factor * f64::from(q));
+        }
+        Rows::Sparse(rows) => {
+            rows.row(row).iter().for_each(|(column, q)| sum[column] += factor * f64::from(q));
+        }
+    }
+}

@@ -3,7 +3,7 @@ use crate::commands::dataset::EncodedDataset;
 use crate::commands::train::must_be_free;
 use crate::files::write_folder_atomically;
 use halflit::Certificate;
-use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Penalties};
+use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Sums};
 use halflit::release::{Refitted, StandardErrors};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 /// Fit another model to statistics that were released before. Nothing is charged.
 ///
 /// A release by `noisy_statistics` writes statistics.json. Whatever is computed from it and from public columns has the same guarantee as the
-/// release itself: other penalties, a whole path of them. The labels of the data file are not used. Noise is removed from the statistics first, for weights of an
-/// expected size.
+/// release itself: other penalties, a whole path of them. The private labels of the data file are not used. Noise is removed from the statistics first: as far as weights
+/// of an expected size explain them, or by projecting them onto what labels can add up to.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --weight-size 0.5 --out smaller-weights\n  halflit refit clicks.csv --release clicks-release --path"
+    after_help = "Examples:\n  halflit refit clicks.csv --release clicks-release --regularization 0.001 --out weaker-penalty\n  halflit refit clicks.csv --release clicks-release --weight-size 0.5 --out smaller-weights\n  halflit refit clicks.csv --release clicks-release --sums projected --regularization 0.001 --out projected\n  halflit refit clicks.csv --release clicks-release --path"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -26,7 +26,10 @@ pub struct Args {
     /// The l2 penalty of the mean loss, or `stein`: the one of the path with the least estimated loss [default: chosen from the released statistics].
     #[arg(long, value_name = "LAMBDA", allow_hyphen_values = true)]
     regularization: Option<String>,
-    /// The size that weights are expected to have when noise is removed from the statistics [default: chosen from the released statistics].
+    /// What the model is fitted to.
+    #[arg(long, value_enum, default_value_t)]
+    sums: Source,
+    /// The size that weights are expected to have when the sums are denoised [default: chosen from the released statistics].
     #[arg(long, value_name = "TAU", allow_negative_numbers = true)]
     weight_size: Option<f64>,
     /// Only show a path of penalties from 1 down to 1e-7, each with the loss that Stein's identity estimates for it; nothing is written.
@@ -35,6 +38,17 @@ pub struct Args {
     /// The folder to write; it must not exist.
     #[arg(long, value_name = "FOLDER", required_unless_present = "path")]
     out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
+enum Source {
+    /// The sums of the most likely weights.
+    #[default]
+    Denoised,
+    /// The nearest sums that labels can have; no estimates of losses and no standard errors.
+    Projected,
+    /// The noisy sums as they were released; no labels may have such sums, so weak penalties give useless models.
+    Released,
 }
 
 /// The penalties of a path: two per power of ten.
@@ -49,6 +63,27 @@ enum Penalty {
 }
 
 impl Args {
+    /// What the model is fitted to; none: denoised for weights of the size under which the sums are most likely.
+    fn sums(&self) -> Result<Option<Sums>, Failure> {
+        let sums = match self.sums {
+            Source::Denoised => {
+                return Ok(self.weight_size.map(|weight_size| Sums::Denoised { weight_size }));
+            }
+            Source::Projected => Sums::Projected,
+            Source::Released => Sums::AsReleased,
+        };
+        let refused = match self {
+            Args { weight_size: Some(_), .. } => {
+                "--weight-size is for sums that are denoised: leave it out, or --sums"
+            }
+            Args { path: false, regularization: None, .. } => {
+                "without --regularization the most likely weights are taken, which are those of denoised sums: give one, e.g. 0.001"
+            }
+            _ => return Ok(Some(sums)),
+        };
+        Err(Failure::BadInput(refused.to_owned()))
+    }
+
     fn penalty(&self) -> Result<Option<Penalty>, Failure> {
         let Some(text) = self.regularization.as_deref() else { return Ok(None) };
         match (text, text.parse::<f64>()) {
@@ -65,7 +100,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         must_be_free(out)?;
     }
-    let penalty = args.penalty()?;
+    let (sums, penalty) = (args.sums()?, args.penalty()?);
     let Released { certificate, statistics, statistics_text } = read_release(&args.release)?;
     let problem = args.input.problem()?;
     if *problem.relation() != certificate.relation {
@@ -74,18 +109,15 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             certificate.sentence
         )));
     }
-    let weight_size = args.weight_size;
     let Some(out) = &args.out else {
-        let fits = statistics.path(&problem, weight_size, &path()).map_err(Failure::bad_input)?;
+        let fits = statistics.path(&problem, sums, &path()).map_err(Failure::bad_input)?;
         show_path(&fits, json);
         return Ok(());
     };
     let fitted = match penalty {
-        Some(Penalty::Stein) => statistics.refit_by_stein(&problem, weight_size, &path()),
-        Some(Penalty::Given(lambda)) => {
-            statistics.refit(&problem, Penalties { weight_size, regularization: Some(lambda) })
-        }
-        None => statistics.refit(&problem, Penalties { weight_size, regularization: None }),
+        Some(Penalty::Stein) => statistics.refit_by_stein(&problem, sums, &path()),
+        Some(Penalty::Given(lambda)) => statistics.refit(&problem, sums, Some(lambda)),
+        None => statistics.refit(&problem, sums, None),
     };
     let fitted = fitted.map_err(Failure::bad_input)?;
     let refitted = Refitted::new(&problem, &fitted, &certificate).map_err(Failure::failed)?;
@@ -142,6 +174,12 @@ fn show_path(fits: &[Fit], json: bool) {
         };
         let mark = if Some(lambda) == chosen { "  what stein takes" } else { "" };
         println!("  {lambda:>12.3e} {estimate:>21} {:>13.4}{mark}", norm(fit));
+    }
+    if chosen.is_none() {
+        println!(
+            "\nThere is no estimate of the loss for projected sums and for more than 512 weights. Nothing was charged or written."
+        );
+        return;
     }
     println!(
         "\nEstimated by Stein's identity from the released sums alone (squared loss: up to a constant), ± what the noise does to the estimate of one model; neighbours on the path share most of it. Nothing was charged or written."

@@ -32,6 +32,12 @@ fn one_release_serves_many_models() {
     assert_eq!(path["path"].as_array().unwrap().len(), 15);
     assert!(desk.ok("refit patients.csv --release patients-release --path").contains("what stein takes"));
     desk.ok("refit patients.csv --release patients-release --regularization stein --out by-stein");
+    let projected = "refit patients.csv --release patients-release --sums projected";
+    assert!(desk.ok(&format!("{projected} --regularization 0.01 --out near")).contains("projected onto"));
+    assert!(desk.ok(&format!("{projected} --path")).contains("no estimate"));
+    for wrong in ["", "--weight-size 1 --regularization 0.1", "--regularization stein"] {
+        desk.refused(&format!("{projected} --out wrong {wrong}"));
+    }
     desk.ok("verify by-stein");
     for wrong in ["0", "-1", "NaN", "many"] {
         let refused = desk.refused(&format!(

@@ -214,10 +214,8 @@ impl Plan {
         let steps = self.lattice.steps_per_weight;
         let design = design(problem, &self.domain, &self.features, units, steps)?;
         let row_weights = design.weights.clone();
-        let (public, public_labels) = problem.public_data();
-        let public_values = as_labels(&self.domain.positions(public, public_labels, problem.encoding())?);
         let shape = self.shape.as_ref();
-        let statistics = LabelStatistics::assembled(&self.lattice, shape, &design, &public_values, release);
+        let statistics = LabelStatistics::assembled(&self.lattice, shape, &design, release);
         let beliefs = self.beliefs(&statistics, design)?;
         let rows = match view.features {
             PublicFeatures::All(rows) => Cow::Borrowed(rows),
@@ -231,7 +229,7 @@ impl Plan {
             values: self.domain.values(),
             beliefs: &beliefs,
             row_weights: row_weights.as_deref(),
-            public: (public, public_labels),
+            public: problem.public_data(),
             public_weight: problem.public_row_weight(),
             total_weight: problem.total_weight(),
         };
@@ -261,7 +259,9 @@ fn design(
 ) -> Result<Design, MechanismError> {
     let loss = Loss::new(LossSpec::Softmax { classes: domain.len() })?;
     let rows = features.private.concat(&features.public)?;
-    Design::on_rows(problem, rows, units, loss, steps_per_weight)
+    let (public, public_labels) = problem.public_data();
+    let public_values = as_labels(&domain.positions(public, public_labels, problem.encoding())?);
+    Design::on_rows(problem, rows, public_values, units, loss, steps_per_weight)
 }
 
 /// Positions as the labels of a model with so many classes.

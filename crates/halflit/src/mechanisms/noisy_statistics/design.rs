@@ -3,7 +3,7 @@
 use super::lattice::{LabelSteps, rows_sharing_a_weight};
 use crate::digest::sha256;
 use crate::mechanisms::MechanismError;
-use crate::problem::{FEATURE_UNIT, Problem};
+use crate::problem::{FEATURE_UNIT, Problem, add_row};
 use halflit_convex::solver::{self, ProblemSpec};
 use halflit_convex::{Domain, DomainError, Interval, Loss, LossSpec, Rows};
 use halflit_privacy::Unit;
@@ -16,6 +16,8 @@ pub(crate) struct Design {
     pub labels: LabelSteps,
     /// The private rows, then the public ones.
     pub rows: Rows,
+    /// The labels of the public rows.
+    pub public_labels: Vec<f64>,
     /// One weight per row; none if every weight is 1.
     pub weights: Option<Vec<f64>>,
     pub total_weight: f64,
@@ -46,17 +48,19 @@ impl Design {
     pub fn new(problem: &Problem, steps_per_weight: u64) -> Result<Self, MechanismError> {
         let view = problem.encoded().public_view()?;
         let (private, units) = public_parts(&view)?;
-        let (public, _) = problem.public_data();
+        let (public, public_labels) = problem.public_data();
         let rows = private.concat(public)?;
-        let design = Design::on_rows(problem, rows, units, problem.loss(), steps_per_weight)?;
+        let design =
+            Design::on_rows(problem, rows, public_labels.to_vec(), units, problem.loss(), steps_per_weight)?;
         Ok(Design { row_norm: problem.row_norm_bound(), radius: problem.radius(), ..design })
     }
 
-    /// A design on any public numbers of the rows (private rows first, then the public ones) for any canonical loss. Private rows get exactly the weights that they have in an
+    /// A design on any public numbers of the rows (private rows first, then the public ones, whose labels are given) for any canonical loss. Private rows get exactly the weights that they have in an
     /// integer sum with this many steps per unit of weight: floor(M omega_i) / M.
     pub fn on_rows(
         problem: &Problem,
         rows: Rows,
+        public_labels: Vec<f64>,
         units: &Units,
         loss: Loss,
         steps_per_weight: u64,
@@ -72,6 +76,7 @@ impl Design {
             loss,
             labels: label_steps(loss)?,
             rows,
+            public_labels,
             weights,
             total_weight: problem.total_weight(),
             // Rounding of the root and of the product is far below the unit that was added.
@@ -84,25 +89,29 @@ impl Design {
         Ok(design)
     }
 
+    /// How many of the rows are private; they come first.
+    pub fn private_rows(&self) -> usize {
+        self.rows.len() - self.public_labels.len()
+    }
+
     /// sum_i omega_i value(i) x_i.
     pub fn weighted_sum(&self, value: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut sum = vec![0.0; self.rows.width()];
         for row in 0..self.rows.len() {
-            let factor = FEATURE_UNIT * self.weight(row) * value(row);
-            match &self.rows {
-                Rows::Dense(rows) => {
-                    for (sum, &q) in sum.iter_mut().zip(rows.row(row)) {
-                        *sum += factor * f64::from(q);
-                    }
-                }
-                Rows::Sparse(rows) => {
-                    for (column, q) in rows.row(row).iter() {
-                        sum[column] += factor * f64::from(q);
-                    }
-                }
-            }
+            add_row(&self.rows, row, self.weight(row) * value(row), &mut sum);
         }
         sum
+    }
+
+    /// sum_i omega_i x_i t(y_i)^T with the public rows' labels and one label statistic for every private row and output; output after output.
+    pub fn sums_with(&self, private: f64) -> Vec<f64> {
+        let of_output = |output: usize| {
+            self.weighted_sum(|row| match row.checked_sub(self.private_rows()) {
+                None => private,
+                Some(public) => self.labels.statistic(self.public_labels[public], output),
+            })
+        };
+        (0..self.loss.outputs()).flat_map(of_output).collect()
     }
 
     /// sum_i omega_i x_i x_i^T, row-major.

@@ -1,7 +1,7 @@
 //! Standard errors of fitted weights: the labels' own scatter and the noise, through the derivative of the fit.
 
 use super::design::Design;
-use super::fit::{Fit, LARGEST_ASSEMBLED};
+use super::fit::{Fit, LARGEST_ASSEMBLED, Sums};
 use super::matrix::{inner, product, shifted_inverse};
 use super::posterior::shaped_back;
 use super::shape::Shape;
@@ -26,6 +26,11 @@ pub(super) fn standard_errors(
     if !design.units_are_rows {
         return StandardErrors::absent(
             "rows of one user may depend on each other, and the released sum does not say how much",
+        );
+    }
+    if fit.penalties.sums == Sums::Projected {
+        return StandardErrors::absent(
+            "the sums were projected onto what labels can add up to, and the noise that is left is not normal",
         );
     }
     let Some(response) = &fit.response else {

@@ -23,6 +23,7 @@ use super::lattice::LabelSteps;
 use super::matrix::{apply, inner, product, shifted_inverse, transposed};
 use super::posterior::{Observation, unshaped, unshaped_back};
 use super::prior::Prior;
+use super::projection::{self, Projection};
 use super::statistics::LabelStatistics;
 use crate::mechanisms::MechanismError;
 use crate::mechanisms::noisy_gradient::remove_common_part;
@@ -30,6 +31,7 @@ use crate::problem::scores;
 use halflit_convex::solver::{self, SecondOrder};
 use halflit_convex::{Domain, LabelDomain, Loss};
 use serde::Serialize;
+use std::fmt;
 
 /// How near the minimizer a fit must be, relative to what the noise moves it: the certified solver's tolerance.
 const TOLERANCE: f64 = 1e-5;
@@ -46,12 +48,37 @@ fn expectation(size: f64) -> f64 {
     -0.5 * ((size / 0.5).ln() / 4f64.ln()).powi(2)
 }
 
-/// What a fit is asked for. At least one of the two.
+/// Which sum a model is fitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sums {
+    /// The noisy sum as it is. No labels may have such a sum, so a penalty or a ball is needed.
+    AsReleased,
+    /// The nearest sum that labels can have ([`Fitter::projection`]). The noise that is left is not normal: no estimate of the loss, no standard errors.
+    Projected,
+    /// The sum of the most likely weights.
+    Denoised {
+        /// tau: the size that weights are expected to have.
+        weight_size: f64,
+    },
+}
+
+impl fmt::Display for Sums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sums::AsReleased => f.write_str("as they are"),
+            Sums::Projected => f.write_str("projected onto what labels can add up to"),
+            Sums::Denoised { weight_size } => write!(f, "denoised for weights of size {weight_size}"),
+        }
+    }
+}
+
+/// What a fit is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Penalties {
-    /// tau: the size that weights are expected to have when the sum is denoised; none fits the noisy sum as it is.
-    pub weight_size: Option<f64>,
-    /// lambda: the l2 penalty of the model; none takes the most likely weights.
+    /// What the model is fitted to.
+    pub sums: Sums,
+    /// lambda: the l2 penalty of the model; none takes the most likely weights, of denoised sums only.
     pub regularization: Option<f64>,
 }
 
@@ -62,7 +89,7 @@ pub struct Fit {
     pub weights: Vec<f64>,
     /// What it was fitted with.
     pub penalties: Penalties,
-    /// Stein's unbiased estimate of the mean loss of these weights (squared loss: up to a constant); none beyond 512 weights.
+    /// Stein's unbiased estimate of the mean loss of these weights (squared loss: up to a constant); none for projected sums and beyond 512 weights.
     pub estimated_loss: Option<f64>,
     /// The standard deviation that the noise gives that estimate if the weights are held: s ||T^-T w|| / W.
     pub estimate_deviation: Option<f64>,
@@ -138,7 +165,8 @@ impl<'a> Fitter<'a> {
         } else {
             self.likeliest()?
         };
-        self.finished(Penalties { weight_size: Some(weight_size), regularization: declared }, denoised)
+        let sums = Sums::Denoised { weight_size };
+        self.finished(Penalties { sums, regularization: declared }, denoised)
     }
 
     /// The size under which the noisy sum is most likely by Laplace's approximation, with its fit.
@@ -196,39 +224,50 @@ impl<'a> Fitter<'a> {
     /// The fit with given penalties.
     ///
     /// # Errors
-    /// A penalty that is not positive, none at all, or one that no certificate fits.
+    /// A penalty that is not positive, none at all where one is needed, or one that no certificate fits.
     pub fn fit(&self, penalties: Penalties) -> Result<Fit, MechanismError> {
-        let Penalties { weight_size, regularization } = penalties;
-        for (name, value) in [("weight_size", weight_size), ("regularization", regularization)] {
-            value.map_or(Ok(()), |value| positive(name, value))?;
+        let Penalties { sums, regularization } = penalties;
+        match (sums, regularization) {
+            (_, Some(lambda)) => positive("regularization", lambda)?,
+            (Sums::Denoised { .. }, None) => {}
+            (Sums::AsReleased | Sums::Projected, None) => {
+                return Err(MechanismError::not_positive("regularization", 0.0));
+            }
         }
-        if weight_size.is_none() && regularization.is_none() {
-            return Err(MechanismError::not_positive("regularization", 0.0));
-        }
-        self.finished(penalties, self.sums(weight_size)?)
+        self.finished(penalties, self.sums(sums)?)
     }
 
-    /// The sum denoised for weights of this size, or as it is.
-    fn sums(&self, weight_size: Option<f64>) -> Result<Denoised, MechanismError> {
-        weight_size.map_or_else(|| Ok(self.as_it_is()), |size| self.denoised(size, None))
+    fn sums(&self, sums: Sums) -> Result<Denoised, MechanismError> {
+        match sums {
+            Sums::AsReleased => Ok(self.unexplained(self.noisy.clone())),
+            Sums::Projected => Ok(self.unexplained(self.projection()?.sums.concat())),
+            Sums::Denoised { weight_size } => {
+                positive("weight_size", weight_size)?;
+                self.denoised(weight_size, None)
+            }
+        }
     }
 
-    /// One fit per penalty to the sum denoised once: a regularization path.
+    /// One fit per penalty to the same sum, which is worked out once: a regularization path. Without a choice of sums, denoised for weights of the size under which they are most likely.
     ///
     /// # Errors
     /// As [`Fitter::fit`].
-    pub fn path(
-        &self,
-        weight_size: Option<f64>,
-        regularizations: &[f64],
-    ) -> Result<Vec<Fit>, MechanismError> {
-        weight_size.map_or(Ok(()), |size| positive("weight_size", size))?;
-        let denoised = self.sums(weight_size)?;
-        let fit = |&lambda: &f64| {
-            positive("regularization", lambda)?;
-            self.finished(Penalties { weight_size, regularization: Some(lambda) }, denoised.clone())
-        };
+    pub fn path(&self, sums: Option<Sums>, regularizations: &[f64]) -> Result<Vec<Fit>, MechanismError> {
+        regularizations.iter().try_for_each(|&lambda| positive("regularization", lambda))?;
+        let likeliest = || Ok(Sums::Denoised { weight_size: self.likeliest_size()? });
+        let sums = sums.map_or_else(likeliest, Ok::<Sums, MechanismError>)?;
+        let denoised = self.sums(sums)?;
+        let fit =
+            |&lambda: &f64| self.finished(Penalties { sums, regularization: Some(lambda) }, denoised.clone());
         regularizations.iter().map(fit).collect()
+    }
+
+    /// The nearest sum that labels can have, and soft labels that have it.
+    ///
+    /// # Errors
+    /// None for released statistics.
+    pub fn projection(&self) -> Result<Projection, MechanismError> {
+        Ok(projection::project(&self.design, self.statistics)?)
     }
 
     /// The fit of a path with the least of Stein's estimates; none of a path without estimates.
@@ -258,6 +297,8 @@ impl<'a> Fitter<'a> {
             None if is_inside => (denoised.weights, denoised.value, denoised.response),
             given => self.refitted(&denoised, given.unwrap_or(0.0))?,
         };
+        // A projection has no derivative that would hold everywhere.
+        let response = response.filter(|_| penalties.sums != Sums::Projected);
         let estimated_loss = response.as_ref().map(|response| {
             let variance = self.statistics.noise_std.powi(2);
             let correction = variance * self.divergence(&response.jacobian) - inner(&weights, &self.noisy);
@@ -316,13 +357,12 @@ impl<'a> Fitter<'a> {
         })
     }
 
-    /// The noisy sum itself.
-    fn as_it_is(&self) -> Denoised {
-        let weights = vec![0.0; self.design.size()];
+    /// A sum that no weights are known to explain.
+    fn unexplained(&self, statistic: Vec<f64>) -> Denoised {
         Denoised {
-            weights,
+            weights: vec![0.0; self.design.size()],
             value: 0.0,
-            statistic: self.noisy.clone(),
+            statistic,
             response: None,
             evidence: f64::NEG_INFINITY,
         }

@@ -43,13 +43,15 @@ pub(crate) mod one_output;
 mod posterior;
 pub(crate) mod prediction;
 pub(crate) mod prior;
+mod projection;
 pub(crate) mod shape;
 mod statement;
 mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use fit::{Fit, Fitter, Penalties};
+pub use fit::{Fit, Fitter, Penalties, Sums};
+pub use projection::Projection;
 pub use statement::Statement;
 pub use statistics::{LabelStatistics, STATISTICS_FORMAT, StatisticsError};
 
@@ -208,8 +210,7 @@ impl Plan {
     /// S~' from the noisy integers.
     fn statistics(&self, problem: &Problem, release: &[i64]) -> Result<LabelStatistics, MechanismError> {
         let design = Design::new(problem, self.lattice.steps_per_weight)?;
-        let (_, public_labels) = problem.public_data();
-        Ok(LabelStatistics::assembled(&self.lattice, self.shape.as_ref(), &design, public_labels, release))
+        Ok(LabelStatistics::assembled(&self.lattice, self.shape.as_ref(), &design, release))
     }
 }
 
@@ -219,21 +220,12 @@ impl LabelStatistics {
         lattice: &LabelLattice,
         shape: Option<&Shape>,
         design: &Design,
-        public_labels: &[f64],
         release: &[i64],
     ) -> Self {
-        let labels = design.labels;
         let mut sums: Vec<f64> = release.iter().map(|&sum| sum as f64 * lattice.unit).collect();
         remove_common_part(&mut sums, design.loss.outputs());
-        let private_rows = design.rows.len() - public_labels.len();
-        for (output, sums) in sums.chunks_exact_mut(design.rows.width().max(1)).enumerate() {
-            let known = design.weighted_sum(|row| match row.checked_sub(private_rows) {
-                None => labels.middle(),
-                Some(public) => labels.statistic(public_labels[public], output),
-            });
-            let known = posterior::shaped(shape, &known);
-            sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
-        }
+        let known = posterior::shaped(shape, &design.sums_with(design.labels.middle()));
+        sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
         LabelStatistics {
             loss: design.loss,
             shape: shape.cloned(),
@@ -259,58 +251,62 @@ impl LabelStatistics {
         Ok(self.finished(&fitter, fit))
     }
 
-    /// A model with other penalties, with standard errors where they are valid. Without a weight size, the likelihood of the released sums chooses it.
+    /// A model of other sums or with another penalty, with standard errors where they are valid. Without a choice of sums they are denoised, for weights of the size under which they are most likely.
     ///
     /// # Errors
     /// As [`LabelStatistics::fitter`] and [`Fitter::fit`].
-    pub fn refit(&self, problem: &Problem, penalties: Penalties) -> Result<Fitted, MechanismError> {
+    pub fn refit(
+        &self,
+        problem: &Problem,
+        sums: Option<Sums>,
+        regularization: Option<f64>,
+    ) -> Result<Fitted, MechanismError> {
         let fitter = self.fitter(problem)?;
-        let fit = match penalties {
-            Penalties { weight_size: None, regularization } => fitter.choose(regularization)?,
-            given => fitter.fit(given)?,
+        let fit = match sums {
+            None => fitter.choose(regularization)?,
+            Some(sums) => fitter.fit(Penalties { sums, regularization })?,
         };
         Ok(self.finished(&fitter, fit))
     }
 
-    /// A regularization path, with Stein's estimate of the loss of every model. The sums are denoised for weights of the given size, or of the one under which they are most
-    /// likely; [`Fitter::path`] can also take them as they are.
+    /// A regularization path, with Stein's estimate of the loss of every model where there is one. The sums are taken as in [`LabelStatistics::refit`].
     ///
     /// # Errors
     /// As [`LabelStatistics::fitter`] and [`Fitter::path`].
     pub fn path(
         &self,
         problem: &Problem,
-        weight_size: Option<f64>,
+        sums: Option<Sums>,
         regularizations: &[f64],
     ) -> Result<Vec<Fit>, MechanismError> {
-        let fitter = self.fitter(problem)?;
-        let weight_size = weight_size.map_or_else(|| fitter.likeliest_size(), Ok)?;
-        fitter.path(Some(weight_size), regularizations)
+        self.fitter(problem)?.path(sums, regularizations)
     }
 
     /// The model of such a path whose loss is least by Stein's estimate.
     ///
     /// # Errors
-    /// As [`LabelStatistics::path`]; more than 512 weights, for which there is no estimate.
+    /// As [`LabelStatistics::path`]; projected sums or more than 512 weights, for which there is no estimate.
     pub fn refit_by_stein(
         &self,
         problem: &Problem,
-        weight_size: Option<f64>,
+        sums: Option<Sums>,
         regularizations: &[f64],
     ) -> Result<Fitted, MechanismError> {
-        let best = Fitter::least_estimated(self.path(problem, weight_size, regularizations)?)
-            .ok_or(MechanismError::part("a choice by Stein's estimate", "at most 512 weights"))?;
-        Ok(self.finished(&self.fitter(problem)?, best))
+        let fitter = self.fitter(problem)?;
+        let best =
+            Fitter::least_estimated(fitter.path(sums, regularizations)?).ok_or(MechanismError::part(
+                "a choice by Stein's estimate",
+                "sums that were not projected and at most 512 weights",
+            ))?;
+        Ok(self.finished(&fitter, best))
     }
 
     fn finished(&self, fitter: &Fitter<'_>, fit: Fit) -> Fitted {
         let errors = errors::standard_errors(&fitter.design, &fit, self.shape.as_ref(), self.noise_std);
-        let Penalties { weight_size, regularization } = fit.penalties;
-        let denoised = weight_size
-            .map_or("as they are".to_owned(), |size| format!("denoised for weights of size {size}"));
+        let Penalties { sums, regularization } = fit.penalties;
         let penalty = regularization
             .map_or("no further penalty".to_owned(), |lambda| format!("l2 penalty {lambda:.3e}"));
-        let note = format!("Fitted to the released sums, {denoised}, with {penalty}.");
+        let note = format!("Fitted to the released sums, {sums}, with {penalty}.");
         Fitted {
             standard_errors: Some(errors),
             statistics: Some(self.clone()),

@@ -247,11 +247,12 @@ fn a_generous_budget_finds_the_minimizer() {
 #[test]
 fn the_response_is_the_derivative_of_the_fit() {
     for loss in CANONICAL {
-        for (weight_size, regularization, radius) in [
-            (None, Some(2e-3), None),
-            (Some(0.5), None, None),
-            (Some(0.5), Some(2e-3), None),
-            (Some(1.0), Some(2e-3), Some(0.4)),
+        let denoised = |weight_size: f64| Sums::Denoised { weight_size };
+        for (sums, regularization, radius) in [
+            (Sums::AsReleased, Some(2e-3), None),
+            (denoised(0.5), None, None),
+            (denoised(0.5), Some(2e-3), None),
+            (denoised(1.0), Some(2e-3), Some(0.4)),
         ] {
             let (problem, plan) = planned(&Story { epsilon: 20.0, ..hidden_label(400, loss) });
             let (rows, labels, _) = private(&problem);
@@ -262,7 +263,7 @@ fn the_response_is_the_derivative_of_the_fit() {
             let fit = |statistics: &LabelStatistics| {
                 let mut fitter = statistics.fitter(&problem).unwrap();
                 fitter.design.radius = radius;
-                fitter.fit(Penalties { weight_size, regularization }).unwrap()
+                fitter.fit(Penalties { sums, regularization }).unwrap()
             };
             let size = problem.dimension();
             let jacobian = fit(&statistics).response.unwrap().jacobian;
@@ -285,7 +286,7 @@ fn the_response_is_the_derivative_of_the_fit() {
                     let found = (ahead - behind) / (2.0 * step);
                     assert!(
                         (found - predicted).abs() < 0.03 * scale,
-                        "{loss} {weight_size:?} {regularization:?} {radius:?} {found} {predicted}"
+                        "{loss} {sums} {regularization:?} {radius:?} {found} {predicted}"
                     );
                 }
             }
@@ -308,7 +309,9 @@ fn steins_estimate_is_unbiased_and_the_naive_one_is_not() {
         plan.lattice.sums.add_noise(&mut source.stream().unwrap(), &mut release);
         let statistics = plan.statistics(&problem, &release).unwrap();
         let fitter = statistics.fitter(&problem).unwrap();
-        let fit = fitter.fit(Penalties { weight_size: Some(0.5), regularization: None }).unwrap();
+        let fit = fitter
+            .fit(Penalties { sums: Sums::Denoised { weight_size: 0.5 }, regularization: None })
+            .unwrap();
         let truth = mean_loss(&problem, &fit.weights);
         let divergence = fitter.divergence(&fit.response.unwrap().jacobian);
         let correction = plan.lattice.noise_std().powi(2) * divergence / problem.total_weight();
@@ -361,6 +364,95 @@ fn soft_labels_lie_between_the_labels_and_add_up_to_the_smoothed_statistic() {
             }
         }
     }
+}
+
+/// Noise that carries the sum far outside: the projection is a sum of labels, no label sum is nearer, and it is nearer to the truth than the release was.
+#[test]
+fn a_projected_sum_is_the_nearest_one_that_labels_have() {
+    for story in stories(120) {
+        let story = Story { epsilon: 0.05, ..story };
+        let (problem, plan) = planned(&story);
+        let (rows, labels, _) = private(&problem);
+        let outputs = problem.loss().outputs();
+        let mut release = plan.lattice.hidden_sum(plan.summed(rows), &labels, outputs);
+        let truth = plan.statistics(&problem, &release).unwrap();
+        plan.lattice.sums.add_noise(&mut seeded(8).stream().unwrap(), &mut release);
+        let statistics = plan.statistics(&problem, &release).unwrap();
+        let fitter = statistics.fitter(&problem).unwrap();
+        let (design, projection) = (&fitter.design, fitter.projection().unwrap());
+
+        let middle = design.labels.middle();
+        let public = design.rows.len() - labels.len();
+        let sum_of = |labels: &[Vec<f64>]| -> Vec<f64> {
+            let of_output = |output: usize| design.weighted_sum(|row| labels[row][output]);
+            posterior::shaped(
+                statistics.shape.as_ref(),
+                &(0..outputs).flat_map(of_output).collect::<Vec<_>>(),
+            )
+        };
+        for row in &projection.soft_labels {
+            let is_label = match design.labels {
+                lattice::LabelSteps::Interval { low, high } => (low..=high).contains(&row[0]),
+                lattice::LabelSteps::Classes { .. } => {
+                    row.iter().all(|&m| m >= 0.0) && (row.iter().sum::<f64>() - 1.0).abs() < 1e-12
+                }
+            };
+            assert!(is_label, "{} {row:?}", story.loss);
+        }
+        let projected = posterior::shaped(statistics.shape.as_ref(), &projection.sums.concat());
+        assert!(far(&projected, &sum_of(&projection.soft_labels)) < 1e-9 * design.total_weight);
+
+        // For the exact projection P no sum c has <S~' - P, c - P> > 0; one at a distance of at most delta has at most delta (|S~' - P| + |c - P|).
+        let slack = projection.distance * statistics.noise_std;
+        assert!(projection.distance <= 0.03 * (problem.dimension() as f64).sqrt(), "{}", projection.distance);
+        let outward: Vec<f64> = statistics.sums.iter().zip(&projected).map(|(s, p)| s - p).collect();
+        let along = posterior::shaped_back(statistics.shape.as_ref(), &outward);
+        let mut corner = projection.soft_labels.clone();
+        for (row, corner) in corner.iter_mut().enumerate().take(labels.len()) {
+            let scores = crate::problem::scores(&design.rows, row, &along);
+            let value = |label: f64| (0..outputs).map(move |output| design.labels.statistic(label, output));
+            let score = |label: f64| value(label).zip(&scores).map(|(t, score)| t * score).sum::<f64>();
+            let best = extremes(&story)
+                .into_iter()
+                .filter(|label| label.abs() < 1e10)
+                .max_by(|a, b| score(*a).total_cmp(&score(*b)));
+            *corner = value(best.unwrap()).collect();
+        }
+        let corner: Vec<f64> = sum_of(&corner).iter().zip(&projected).map(|(c, p)| c - p).collect();
+        let length = matrix::inner(&outward, &outward).sqrt();
+        assert!(length > statistics.noise_std, "the noise carried the sum outside");
+        let most = slack * (length + matrix::inner(&corner, &corner).sqrt());
+        assert!(matrix::inner(&outward, &corner) <= most, "{}", story.loss);
+
+        // Nearer to the truth than the release, and the public rows kept their labels.
+        assert!(far(&projected, &truth.sums) < 0.8 * far(&statistics.sums, &truth.sums), "{}", story.loss);
+        let kept = &projection.soft_labels[labels.len()..];
+        assert!(
+            kept.len() == public && kept.iter().flatten().all(|&m| m != middle || story.loss == "poisson")
+        );
+        assert_eq!(public > 0, story.public_rows);
+    }
+}
+
+fn far(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+}
+
+#[test]
+fn models_of_projected_sums_need_a_penalty_and_claim_no_errors() {
+    let (problem, plan) = planned(&Story { epsilon: 0.2, ..hidden_label(300, "logistic") });
+    let statistics = plan.run(&problem, &key(), &mut seeded(6), &mut ()).unwrap().statistics.unwrap();
+    let fitted = statistics.refit(&problem, Some(Sums::Projected), Some(0.01)).unwrap();
+    assert!(matches!(fitted.standard_errors, Some(crate::release::StandardErrors::Absent { .. })));
+    let path = statistics.path(&problem, Some(Sums::Projected), &[0.1, 0.01]).unwrap();
+    assert_eq!(path[1].weights, fitted.weights);
+    assert!(path.iter().all(|fit| fit.estimated_loss.is_none()));
+    for sums in [Sums::Projected, Sums::AsReleased] {
+        let refused = statistics.refit(&problem, Some(sums), None);
+        assert!(matches!(refused, Err(MechanismError::NotPositive { name: "regularization", .. })));
+    }
+    let refused = statistics.refit_by_stein(&problem, Some(Sums::Projected), &[0.1]);
+    assert!(matches!(refused, Err(MechanismError::Part { .. })));
 }
 
 /// On average over releases, the penalty that Stein's estimate chooses for denoised sums costs little more than the best one of the path.
@@ -442,7 +534,7 @@ fn further_models_cost_nothing_and_another_table_is_refused() {
     let again = read.fitted(&problem).unwrap();
     assert_eq!(again.weights, fitted.weights);
     // A path: weights grow as the penalty falls.
-    let path = read.fitter(&problem).unwrap().path(None, &[1.0, 0.1, 0.01]).unwrap();
+    let path = read.path(&problem, Some(Sums::AsReleased), &[1.0, 0.1, 0.01]).unwrap();
     let norms: Vec<f64> = path.iter().map(|fit| matrix::inner(&fit.weights, &fit.weights)).collect();
     assert!(norms.windows(2).all(|pair| pair[0] < pair[1]), "{norms:?}");
 
@@ -461,7 +553,7 @@ fn further_models_cost_nothing_and_another_table_is_refused() {
     ] {
         assert!(serde_json::from_str::<LabelStatistics>(&text.replacen(from, to, 1)).is_err(), "{from}");
     }
-    let refused = read.refit(&problem, Penalties { weight_size: None, regularization: Some(f64::NAN) });
+    let refused = read.refit(&problem, None, Some(f64::NAN));
     assert!(matches!(refused, Err(MechanismError::NotPositive { name: "regularization", .. })));
 }
 
