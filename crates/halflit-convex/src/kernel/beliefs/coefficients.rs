@@ -99,7 +99,7 @@ impl GradientQuery<'_> {
     ) {
         let labels = match self.rows.values.labels {
             Some(_) => Column::of(0.0),
-            None => Column::padded(&self.rows.labels[span.first..][..span.len], 0.0),
+            None => Column::padded(span.of(self.rows.labels), 0.0),
         };
         if let Some(sigmoids) = &self.sigmoids {
             sigmoids.fill(v, &scores[0], &labels, integers);

@@ -65,3 +65,11 @@ pub(super) struct Span {
     pub(super) first: usize,
     pub(super) len: usize,
 }
+
+impl Span {
+    /// The rows' entries of a column of the table.
+    #[inline(always)]
+    pub(super) fn of<T>(self, column: &[T]) -> &[T] {
+        &column[self.first..][..self.len]
+    }
+}

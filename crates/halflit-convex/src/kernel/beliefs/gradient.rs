@@ -194,13 +194,20 @@ impl GradientQuery<'_> {
         }
     }
 
-    /// Sets what to ask for during a block: the next one.
-    fn look_ahead(&self, span: Span, upcoming: &mut Upcoming) {
-        if let Rows::Dense(rows) = self.rows.rows {
-            let first = span.first + span.len;
-            let next = Block::run(first, BLOCK_ROWS.min(rows.len() - first));
-            upcoming.set(rows.padded_values(), rows.width(), &next);
+    /// Sets what to ask for during a block: the rows and public labels of the next one, which it returns.
+    fn look_ahead(&self, span: Span, upcoming: &mut Upcoming) -> Span {
+        let first = span.first + span.len;
+        let next = Span { first, len: BLOCK_ROWS.min(self.rows.len() - first) };
+        match self.rows.rows {
+            Rows::Dense(rows) => {
+                upcoming.set(rows.padded_values(), rows.width(), &Block::run(next.first, next.len));
+            }
+            Rows::Sparse(_) => upcoming.clear(),
         }
+        if self.rows.values.labels.is_none() {
+            upcoming.and(next.of(self.rows.labels));
+        }
+        next
     }
 
     /// Inner products of a block's public features with every output's weights, in units of [`LatticeWeights::score_unit`].
@@ -316,11 +323,18 @@ impl BeliefQuery for GradientQuery<'_> {
             let (actual, actual_by_value) = part.actual.split_at_mut(by_columns);
             for first in rows.clone().step_by(BLOCK_ROWS) {
                 let span = Span { first, len: BLOCK_ROWS.min(rows.end - first) };
-                self.look_ahead(span, &mut scratch.upcoming);
+                let next = self.look_ahead(span, &mut scratch.upcoming);
                 let Scratch { upcoming, tail, integer_scores, .. } = scratch;
+                if next.len > 0 {
+                    upcoming.and(beliefs.block(next.first));
+                }
+                upcoming.and(next.of(secret));
+                if self.hidden_labels.is_none() {
+                    upcoming.and(next.of(self.rows.rows.squared_norms()));
+                }
                 self.scores(&self.weights, span, upcoming, tail, integer_scores);
                 upcoming.ask(upcoming.share(1, 1));
-                let (logits, secret) = (beliefs.block(first), &secret[first..][..span.len]);
+                let (logits, secret) = (beliefs.block(first), span.of(secret));
                 self.rows.level.work(ReduceBlock { query: self, span, logits, secret, scratch });
                 scratch.upcoming.ask(scratch.upcoming.share(1, 1));
                 self.add(span, scratch, [believed, actual]);

@@ -7,7 +7,7 @@ use super::coefficients::Classes;
 use super::columns::{Column, PARTS, Span};
 use super::diameter::{larger, squared_diameters};
 use super::gradient::GradientQuery;
-use super::sums::{ByValue, Shares, add_by_value, add_by_value_wide, fill_shares, reduce};
+use super::sums::{ByValue, Shares, add_by_value_wide, fill_shares, reduce, reduce_by_value};
 use super::{BeliefUpdate, finite};
 use crate::math::to_float;
 
@@ -91,21 +91,21 @@ impl VectorWork for ReduceBlock<'_> {
         let beliefs = Shares { shares, normalisers };
         let mut extremes = [Column::of(0); 2];
         for (output, integers) in integers.chunks_exact(k).enumerate() {
-            let found = reduce(v, integers, beliefs, &secret, query.limit);
+            let sums = &mut scratch.by_value[output * k..][..k];
+            let found = if values.has_shifts && query.limit <= SINGLE_COEFFICIENT {
+                reduce_by_value(v, integers, beliefs, &secret, query.limit, sums)
+            } else {
+                if values.has_shifts {
+                    add_by_value_wide(integers, beliefs, &secret, query.limit, sums);
+                }
+                reduce(v, integers, beliefs, &secret, query.limit)
+            };
             (believed[output], actual[output]) = (found.believed, found.actual);
             if output == 0 {
                 extremes = [found.lowest, found.highest];
             }
-            if values.has_shifts {
-                let sums = &mut scratch.by_value[output * k..][..k];
-                if query.limit <= SINGLE_COEFFICIENT {
-                    add_by_value(v, integers, beliefs, &secret, sums);
-                } else {
-                    add_by_value_wide(integers, beliefs, &secret, query.limit, sums);
-                }
-            }
         }
-        let norms = Column::padded(&query.rows.rows.squared_norms()[span.first..][..span.len], 0);
+        let norms = Column::padded(span.of(query.rows.rows.squared_norms()), 0);
         // norms are below 2^62
         let norms = Column::each(|row| to_float(norms.0[row] as i64));
         let found = squared_diameters(values, integers, extremes.each_ref(), &norms);

@@ -43,6 +43,13 @@ pub(super) struct Reduced {
     pub(super) highest: Column<i32>,
 }
 
+impl Reduced {
+    fn zero() -> Self {
+        let zero = Column::of(0);
+        Reduced { believed: zero, actual: zero, lowest: zero, highest: zero }
+    }
+}
+
 /// Believed means, the coefficients of the rows' own values, and the extremes. `integers` has one column per value.
 #[inline(always)]
 pub(super) fn reduce<V: Vectors>(
@@ -52,8 +59,7 @@ pub(super) fn reduce<V: Vectors>(
     secret: &Column<i32>,
     limit: u32,
 ) -> Reduced {
-    let (mut believed, mut actual) = (Column::of(0), Column::of(0));
-    let (mut lowest, mut highest) = (Column::of(0), Column::of(0));
+    let mut reduced = Reduced::zero();
     let mut means = Column::of(0.0);
     for part in 0..PARTS {
         let secret = v.load_integers(secret.part(part));
@@ -72,19 +78,19 @@ pub(super) fn reduce<V: Vectors>(
         let mean = mean * v.load(normalisers.part(part));
         if limit <= SINGLE_COEFFICIENT {
             let nearest = round(v, within(v, v.to_floats(first) + mean, bounds(v, limit as f32)));
-            v.store_integers(nearest, believed.part_mut(part));
+            v.store_integers(nearest, reduced.believed.part_mut(part));
         }
         v.store(mean, means.part_mut(part));
-        v.store_integers(chosen, actual.part_mut(part));
-        v.store_integers(low, lowest.part_mut(part));
-        v.store_integers(high, highest.part_mut(part));
+        v.store_integers(chosen, reduced.actual.part_mut(part));
+        v.store_integers(low, reduced.lowest.part_mut(part));
+        v.store_integers(high, reduced.highest.part_mut(part));
     }
     if limit > SINGLE_COEFFICIENT {
-        believed = Column::each(|row| {
+        reduced.believed = Column::each(|row| {
             clamp_coefficient(f64::from(integers[0].0[row]) + f64::from(means.0[row]), limit)
         });
     }
-    Reduced { believed, actual, lowest, highest }
+    reduced
 }
 
 /// The sums of coefficients of the rows that have one value, or are believed to: lane by lane, for a run of blocks.
@@ -107,33 +113,50 @@ impl ByValue {
     }
 }
 
-/// Adds coefficients of at most [`SINGLE_COEFFICIENT`]: each row's believed ones rounded.
+/// As [`reduce`] for coefficients of at most [`SINGLE_COEFFICIENT`], adding them up by value too. What a row is believed to have of each value is
+/// rounded, and its believed mean is the sum of that.
 ///
 /// A probability is at most one, up to a rounding that 2^22 absorbs. A block adds 2 of at most 2^22 to a lane, a run of 2^6 blocks 2^29 in all.
 #[inline(always)]
-pub(super) fn add_by_value<V: Vectors>(
+pub(super) fn reduce_by_value<V: Vectors>(
     v: V,
     integers: &[Column<i32>],
     Shares { shares, normalisers }: Shares<'_>,
     secret: &Column<i32>,
+    limit: u32,
     sums: &mut [ByValue],
-) {
-    let mut value = v.splat_integer(0);
-    for ((integers, shares), sums) in integers.iter().zip(shares).zip(sums) {
-        let (mut believed, mut actual) = (v.load_integers(&sums.believed), v.load_integers(&sums.actual));
-        for part in 0..PARTS {
+) -> Reduced {
+    let mut reduced = Reduced::zero();
+    let limits = [v.splat_integer(-(limit as i32)), v.splat_integer(limit as i32)];
+    for part in 0..PARTS {
+        let (secret, normaliser) = (v.load_integers(secret.part(part)), v.load(normalisers.part(part)));
+        let first = v.load_integers(integers[0].part(part));
+        let (mut believed, mut chosen) = (v.splat_integer(0), v.splat_integer(0));
+        let (mut low, mut high) = (first, first);
+        let mut value = v.splat_integer(0);
+        for ((integers, shares), sums) in integers.iter().zip(shares).zip(&mut *sums) {
             let own = v.load_integers(integers.part(part));
-            let probability = v.load(shares.part(part)) * v.load(normalisers.part(part));
-            believed = believed + round(v, probability * v.to_floats(own));
-            actual = actual + v.where_equal(v.load_integers(secret.part(part)), value, own);
+            let probability = v.load(shares.part(part)) * normaliser;
+            let share = round(v, probability * v.to_floats(own));
+            // looks at every value: which one a row has shows in no address and no time
+            let actual = v.where_equal(secret, value, own);
+            v.store_integers(v.load_integers(&sums.believed) + share, &mut sums.believed);
+            v.store_integers(v.load_integers(&sums.actual) + actual, &mut sums.actual);
+            (believed, chosen) = (believed + share, chosen + actual);
+            (low, high) = (v.min(own, low), v.max(own, high));
+            value = value + v.splat_integer(1);
         }
-        v.store_integers(believed, &mut sums.believed);
-        v.store_integers(actual, &mut sums.actual);
-        value = value + v.splat_integer(1);
+        // many roundings may add up to more than any coefficient
+        let believed = v.max(v.min(believed, limits[1]), limits[0]);
+        v.store_integers(believed, reduced.believed.part_mut(part));
+        v.store_integers(chosen, reduced.actual.part_mut(part));
+        v.store_integers(low, reduced.lowest.part_mut(part));
+        v.store_integers(high, reduced.highest.part_mut(part));
     }
+    reduced
 }
 
-/// The same for larger coefficients.
+/// Adds larger coefficients up by value.
 pub(super) fn add_by_value_wide(
     integers: &[Column<i32>],
     Shares { shares, normalisers }: Shares<'_>,

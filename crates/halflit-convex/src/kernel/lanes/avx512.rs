@@ -46,9 +46,19 @@ pub(super) unsafe fn dots(block: &impl DenseBlock, weights: &LatticeWeights, sco
             unsafe {
                 match next - output {
                     1 if vectors <= SHORT_ROW => {
-                        one_output::<true>(&places, rows.clone(), digits(0), columns, asks, scores);
+                        let (rows, half) = (rows.clone(), ends_in_half(block.width()));
+                        match (vectors, half) {
+                            (4, false) => short_rows::<4, false>(&places, rows, digits(0), asks, scores),
+                            (4, true) => short_rows::<4, true>(&places, rows, digits(0), asks, scores),
+                            (3, false) => short_rows::<3, false>(&places, rows, digits(0), asks, scores),
+                            (3, true) => short_rows::<3, true>(&places, rows, digits(0), asks, scores),
+                            (2, false) => short_rows::<2, false>(&places, rows, digits(0), asks, scores),
+                            (2, true) => short_rows::<2, true>(&places, rows, digits(0), asks, scores),
+                            (_, false) => short_rows::<1, false>(&places, rows, digits(0), asks, scores),
+                            (_, true) => short_rows::<1, true>(&places, rows, digits(0), asks, scores),
+                        }
                     }
-                    1 => one_output::<false>(&places, rows.clone(), digits(0), columns, asks, scores),
+                    1 => one_output(&places, rows.clone(), digits(0), columns, asks, scores),
                     2 => {
                         let digits = [digits(0), digits(1)];
                         several_outputs(&places, rows.clone(), digits, columns, asks, len, scores);
@@ -72,15 +82,14 @@ struct Columns {
     panel: usize,
 }
 
-/// The scores of some rows for one output, asking for so many upcoming lines with every eight rows; `SHORT` if there are at most
-/// [`SHORT_ROW`] vectors.
+/// The scores of some rows for one output, asking for so many upcoming lines with every eight rows.
 ///
 /// # Safety
 /// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 // on its own it has the registers to itself
 #[inline(never)]
-unsafe fn one_output<const SHORT: bool>(
+unsafe fn one_output(
     places: &impl Places,
     rows: Range<usize>,
     digits: [*const i16; 2],
@@ -93,20 +102,20 @@ unsafe fn one_output<const SHORT: bool>(
         upcoming.ask(asked);
         let rows = std::array::from_fn(|own| places.row(row.wrapping_add(own)));
         // SAFETY: the caller's.
-        let totals = unsafe {
-            if SHORT {
-                short_products(&rows, digits, columns.vectors)
-            } else {
-                long_products(&rows, digits, columns)
-            }
-        };
-        let mut sums = [0i64; ROWS];
-        // SAFETY: `sums` is one vector long.
-        unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), totals) };
-        match scores.first_chunk_mut() {
-            Some(scores) => *scores = sums,
-            None => scores.copy_from_slice(&sums[..scores.len()]),
-        }
+        store_scores(unsafe { long_products(&rows, digits, columns) }, scores);
+    }
+}
+
+/// Writes out as many of eight scores as there are rows.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_scores(totals: __m512i, scores: &mut [i64]) {
+    let mut sums = [0i64; ROWS];
+    // SAFETY: `sums` is one vector long.
+    unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), totals) };
+    match scores.first_chunk_mut() {
+        Some(scores) => *scores = sums,
+        None => scores.copy_from_slice(&sums[..scores.len()]),
     }
 }
 
@@ -173,21 +182,60 @@ unsafe fn several_outputs<const OUTPUTS: usize>(
 /// Vectors whose digit products leave room in a lane for those of three others: |8 products| < 2^29.
 const SHORT_ROW: usize = VECTORS_PER_PANEL / 4;
 
-/// Weights times features of eight rows of at most [`SHORT_ROW`] vectors.
+/// The scores of some rows for one output, asking for so many upcoming lines with every eight rows. Rows of `VECTORS` vectors, at most
+/// [`SHORT_ROW`], the last one half empty if `HALF`: the digits stay in registers.
 ///
 /// # Safety
 /// The processor has the features below; digits and rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-#[inline]
-unsafe fn short_products(rows: &[*const i16; ROWS], digits: [*const i16; 2], vectors: usize) -> __m512i {
-    let mut sums = [[_mm512_setzero_si512(); ROWS]; 2];
+#[inline(never)]
+unsafe fn short_rows<const VECTORS: usize, const HALF: bool>(
+    places: &impl Places,
+    rows: Range<usize>,
+    digits: [*const i16; 2],
+    (upcoming, asked): (&Upcoming, usize),
+    scores: &mut [i64],
+) {
+    let whole = VECTORS - usize::from(HALF);
     // SAFETY: the caller's.
-    unsafe { add_panel(rows, digits, 0, vectors, &mut sums) };
-    let [low, high] = &sums;
-    let first = add_digits(four_rows(low, 0), four_rows(high, 0));
-    let second = add_digits(four_rows(low, 4), four_rows(high, 4));
-    // both hold their four rows twice
-    _mm512_add_epi64(_mm512_shuffle_i64x2::<0x44>(first, second), _mm512_shuffle_i64x2::<0xee>(first, second))
+    let load = |place: *const i16, vector: usize| unsafe {
+        _mm512_loadu_si512(place.wrapping_add(vector * WIDE).cast())
+    };
+    // SAFETY: the caller's.
+    let load_half =
+        |place: *const i16| unsafe { _mm256_loadu_si256(place.wrapping_add(whole * WIDE).cast()) };
+    let multipliers: [[__m512i; VECTORS]; 2] =
+        digits.map(|digits| std::array::from_fn(|vector| load(digits, vector)));
+    for (eight, scores) in scores[rows.clone()].chunks_mut(ROWS).enumerate() {
+        let row = rows.start.wrapping_add(eight.wrapping_mul(ROWS));
+        upcoming.ask(asked);
+        let mut sums = [[_mm512_setzero_si512(); ROWS]; 2];
+        for own in 0..ROWS {
+            let place = places.row(row.wrapping_add(own));
+            if HALF {
+                let q = load_half(place);
+                for (sums, multipliers) in sums.iter_mut().zip(&multipliers) {
+                    let multiplier = _mm512_castsi512_si256(multipliers[whole]);
+                    sums[own] = _mm512_zextsi256_si512(_mm256_madd_epi16(q, multiplier));
+                }
+            }
+            for vector in 0..whole {
+                let q = load(place, vector);
+                for (sums, multipliers) in sums.iter_mut().zip(&multipliers) {
+                    sums[own] = _mm512_dpwssd_epi32(sums[own], q, multipliers[vector]);
+                }
+            }
+        }
+        let [low, high] = &sums;
+        let first = add_digits(four_rows(low, 0), four_rows(high, 0));
+        let second = add_digits(four_rows(low, 4), four_rows(high, 4));
+        // both hold their four rows twice
+        let totals = _mm512_add_epi64(
+            _mm512_shuffle_i64x2::<0x44>(first, second),
+            _mm512_shuffle_i64x2::<0xee>(first, second),
+        );
+        store_scores(totals, scores);
+    }
 }
 
 /// The sums of four rows from one on, each in two parts: lanes 0 to 3 and 4 to 7 have one of each. |lane| < 2^29.
@@ -295,41 +343,39 @@ const AT_HAND: usize = 15;
 /// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
-    let (places, upcoming) = (block.places(), block.upcoming());
-    let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
     for each in each.chunks_mut(AT_HAND) {
         // SAFETY: the features are those of this function.
         unsafe {
             if each.iter().all(|weighted| two_digits(weighted.coefficients)) {
-                accumulate_digits::<2>(&places, upcoming, pairs, vectors, each);
+                accumulate_digits::<2>(block, each);
             } else {
-                accumulate_digits::<3>(&places, upcoming, pairs, vectors, each);
+                accumulate_digits::<3>(block, each);
             }
         }
     }
 }
 
 /// # Safety
-/// The processor has the features below; rows hold `vectors` vectors.
+/// The processor has the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn accumulate_digits<const DIGITS: usize>(
-    places: &impl Places,
-    upcoming: &Upcoming,
-    pairs: usize,
-    vectors: usize,
-    each: &mut [Weighted<'_>],
-) {
-    let (one, mut several);
-    let digits: &[Digits] = if let [only] = &*each {
-        one = [Digits::of::<DIGITS>(only.coefficients)];
-        &one
-    } else {
-        several = [Digits::NONE; AT_HAND];
-        for (digits, weighted) in several.iter_mut().zip(&*each) {
-            *digits = Digits::of::<DIGITS>(weighted.coefficients);
+unsafe fn accumulate_digits<const DIGITS: usize>(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
+    let digits_of = |weighted: &Weighted<'_>| Digits::of::<DIGITS>(weighted.coefficients);
+    let (one, two, mut several);
+    let digits: &[Digits] = match &*each {
+        [only] => {
+            one = [digits_of(only)];
+            &one
         }
-        &several
+        [first, second] => {
+            two = [digits_of(first), digits_of(second)];
+            &two
+        }
+        more => {
+            several = [Digits::NONE; AT_HAND];
+            several.iter_mut().zip(more).for_each(|(digits, weighted)| *digits = digits_of(weighted));
+            &several
+        }
     };
     // As many running sums as registers hold: for one coefficient of four vectors of columns, for two of two, for more of one.
     let (wide, together) = match (each.len(), DIGITS) {
@@ -338,37 +384,45 @@ unsafe fn accumulate_digits<const DIGITS: usize>(
         (_, 2) => (1, 5),
         _ => (1, 3),
     };
+    let (places, upcoming) = (block.places(), block.upcoming());
+    let (pairs, vectors) = (block.len().div_ceil(2), block.width().div_ceil(WIDE));
     let groups = each.len().div_ceil(together);
     let size = each.len().div_ceil(groups);
     let asked = upcoming.share(summing(each.len()), vectors.div_ceil(wide) * groups);
     for vector in (0..vectors).step_by(wide) {
+        let count = wide.min(vectors - vector);
+        let half = ends_in_half(block.width()) && vector + count == vectors;
         for (group, digits) in each.chunks_mut(size).zip(digits.chunks(size)) {
             upcoming.ask(asked);
-            // SAFETY: the features are those of this function, and rows extend to whole vectors.
-            unsafe {
-                match (group.len(), wide.min(vectors - vector)) {
-                    (1, 4) => tile::<4, 1, DIGITS>(places, pairs, vector, digits, group),
-                    (1, 3) => tile::<3, 1, DIGITS>(places, pairs, vector, digits, group),
-                    (1, 2) => tile::<2, 1, DIGITS>(places, pairs, vector, digits, group),
-                    (1, _) => tile::<1, 1, DIGITS>(places, pairs, vector, digits, group),
-                    (2, 2) => tile::<2, 2, DIGITS>(places, pairs, vector, digits, group),
-                    (2, _) => tile::<1, 2, DIGITS>(places, pairs, vector, digits, group),
-                    (3, _) => tile::<1, 3, DIGITS>(places, pairs, vector, digits, group),
-                    (4, _) => tile::<1, 4, DIGITS>(places, pairs, vector, digits, group),
-                    _ => tile::<1, 5, DIGITS>(places, pairs, vector, digits, group),
-                }
+            macro_rules! tile_of {
+                ($($each:literal x $vectors:literal),* ; $most:literal x $one:literal) => {
+                    match (group.len(), count, half) {
+                        $(($each, $vectors, false) => tile::<$vectors, $each, DIGITS, false>(&places, pairs, vector, digits, group),
+                        ($each, $vectors, true) => tile::<$vectors, $each, DIGITS, true>(&places, pairs, vector, digits, group),)*
+                        (_, _, false) => tile::<$one, $most, DIGITS, false>(&places, pairs, vector, digits, group),
+                        (_, _, true) => tile::<$one, $most, DIGITS, true>(&places, pairs, vector, digits, group),
+                    }
+                };
             }
+            // SAFETY: the features are those of this function, and rows extend to whole vectors.
+            unsafe { tile_of!(1 x 4, 1 x 3, 1 x 2, 1 x 1, 2 x 2, 2 x 1, 3 x 1, 4 x 1; 5 x 1) }
         }
     }
 }
 
-/// Adds up `VECTORS` vectors of columns from `first_vector` on, for each of the first `EACH` coefficients.
+/// Whether the last vector of a row this wide is at most half full.
+#[inline(always)]
+fn ends_in_half(width: usize) -> bool {
+    (1..=WIDE / 2).contains(&(width % WIDE))
+}
+
+/// Adds up `VECTORS` vectors of columns from `first_vector` on, the last one half empty if `HALF`, for each of the first `EACH` coefficients.
 ///
 /// # Safety
 /// The features below; rows hold these vectors.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
+unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize, const HALF: bool>(
     places: &impl Places,
     pairs: usize,
     first_vector: usize,
@@ -377,12 +431,20 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
 ) {
     let (digits, each) = (&digits[..EACH], &mut each[..EACH]);
     let first_column = first_vector * WIDE;
+    // the second half of a vector that is half empty has nothing to add
+    let halves_used = 2 * VECTORS - usize::from(HALF);
     let mut lanes = [[[[_mm512_setzero_si512(); DIGITS]; 2]; VECTORS]; EACH];
     for pair in 0..pairs {
         // a lone last row is paired with one whose digits are zero
         let starts = [places.row(2 * pair), places.row(2 * pair + 1)];
         let halves: [[__m512i; 2]; VECTORS] = std::array::from_fn(|vector| {
             let column = first_column.wrapping_add(vector * WIDE);
+            if HALF && vector + 1 == VECTORS {
+                // SAFETY: rows extend to whole vectors.
+                let [a, b] =
+                    starts.map(|start| unsafe { _mm256_loadu_si256(start.wrapping_add(column).cast()) });
+                return [interleaved(a, b), _mm512_setzero_si512()];
+            }
             // SAFETY: rows extend to whole vectors.
             let [a, b] = starts.map(|start| unsafe { _mm512_loadu_si512(start.wrapping_add(column).cast()) });
             [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)]
@@ -390,7 +452,8 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
         for (digits, lanes) in digits.iter().zip(&mut lanes) {
             let multipliers: [__m512i; DIGITS] =
                 std::array::from_fn(|digit| _mm512_set1_epi32(digits.of_pair(digit, pair)));
-            for (sums, &q) in lanes.as_flattened_mut().iter_mut().zip(halves.as_flattened()) {
+            let each_half = lanes.as_flattened_mut().iter_mut().zip(halves.as_flattened());
+            for (sums, &q) in each_half.take(halves_used) {
                 for (sum, multiplier) in sums.iter_mut().zip(multipliers) {
                     *sum = _mm512_dpwssd_epi32(*sum, q, multiplier);
                 }
@@ -399,7 +462,8 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     }
     for (lanes, weighted) in lanes.iter().zip(each) {
         let sums = &mut weighted.sums[first_column..][..VECTORS * WIDE];
-        for (digits, sums) in lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0) {
+        let each_half = lanes.as_flattened().iter().zip(sums.as_chunks_mut::<{ WIDE / 2 }>().0);
+        for (digits, sums) in each_half.take(halves_used) {
             for (total, sums) in even_and_odd(digits).into_iter().zip(sums.as_chunks_mut::<8>().0) {
                 // SAFETY: eight 64-bit integers, by the chunk size.
                 unsafe {
@@ -411,13 +475,26 @@ unsafe fn tile<const VECTORS: usize, const EACH: usize, const DIGITS: usize>(
     }
 }
 
-/// Where in its vector [`accumulate`] keeps a column of it.
+/// a_0, b_0, a_1, b_1, ...
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn interleaved(a: __m256i, b: __m256i) -> __m512i {
+    // 32-bit lane i has column i of the first and, in its upper half, of the second
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let columns =
+        _mm512_or_si512(lanes, _mm512_slli_epi32::<16>(_mm512_or_si512(lanes, _mm512_set1_epi32(32))));
+    _mm512_permutex2var_epi16(_mm512_castsi256_si512(a), columns, _mm512_castsi256_si512(b))
+}
+
+/// Where in its vector [`accumulate`] keeps a column of it, if so many of the vector's columns exist.
 ///
 /// Unpacking interleaves within 128-bit lanes of 8 columns: lane L puts its columns 0..4 into the first half of the
-/// vector's sums and 4..8 into the second half, four per lane; widening puts even lanes before odd ones.
+/// vector's sums and 4..8 into the second half, four per lane; widening puts even lanes before odd ones. A vector that is half empty has its columns in
+/// order in its first half before they are widened.
 #[inline(always)]
-pub(super) fn place_of(column: usize) -> usize {
-    let (half, lane) = (column % 8 / 4, column / 8 * 4 + column % 4);
+pub(super) fn place_of(column: usize, columns: usize) -> usize {
+    let (half, lane) =
+        if ends_in_half(columns) { (0, column) } else { (column % 8 / 4, column / 8 * 4 + column % 4) };
     half * (WIDE / 2) + lane % 2 * 8 + lane / 2
 }
 

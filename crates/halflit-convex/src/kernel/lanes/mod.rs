@@ -163,18 +163,28 @@ impl Level {
 
     /// Writes sums out in column order, dropping the padding. Vectors keep columns in an order of their own.
     pub(crate) fn unscramble(self, sums: &[i64], columns: &mut [i64]) {
-        /// `place_of` a column within a vector of `WIDE`.
-        fn write<const WIDE: usize>(sums: &[i64], columns: &mut [i64], place_of: impl Fn(usize) -> usize) {
+        /// `place_of` a column within a vector of `WIDE`, of which so many exist.
+        fn write<const WIDE: usize>(
+            sums: &[i64],
+            columns: &mut [i64],
+            place_of: impl Fn(usize, usize) -> usize,
+        ) {
             for (columns, sums) in columns.chunks_mut(WIDE).zip(sums.as_chunks::<WIDE>().0) {
-                let ordered: [i64; WIDE] = std::array::from_fn(|column| sums[place_of(column)]);
-                columns.copy_from_slice(&ordered[..columns.len()]);
+                if let Ok(all) = <&mut [i64; WIDE]>::try_from(&mut *columns) {
+                    *all = std::array::from_fn(|column| sums[place_of(column, WIDE)]);
+                    continue;
+                }
+                let count = columns.len();
+                for (column, slot) in columns.iter_mut().enumerate() {
+                    *slot = sums[place_of(column, count)];
+                }
             }
         }
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => write::<{ avx512::WIDE }>(sums, columns, avx512::place_of),
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => write::<{ avx2::WIDE }>(sums, columns, avx2::place_of),
+            Instructions::Avx2 => write::<{ avx2::WIDE }>(sums, columns, |column, _| avx2::place_of(column)),
             Instructions::Portable => columns.copy_from_slice(&sums[..columns.len()]),
         }
     }
