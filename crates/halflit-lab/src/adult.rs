@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::datasets::shared_data;
+use crate::record::COMMIT;
 use halflit::noise::NoiseSource;
 use halflit::table::{Declaration, Declared, OutOfDomain, Table};
 use halflit::{Ledger, Plans, Problem, Request};
@@ -60,7 +61,7 @@ pub fn run(args: Args) -> Outcome {
         }));
     }
     if args.json {
-        println!("{}", json!({ "experiment": "adult", "rows": rows }));
+        println!("{}", json!({ "experiment": "adult", "commit": COMMIT, "rows": rows }));
         return Ok(());
     }
     println!(

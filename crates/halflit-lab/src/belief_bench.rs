@@ -1,5 +1,6 @@
 use crate::Outcome;
 use crate::kernel_bench::{STREAM_BYTES, Shares, alternate, pool, read_all, scramble};
+use crate::record::COMMIT;
 use crate::sample::write_unless_closed;
 use halflit_convex::kernel::{BeliefQuery, BeliefRows, BeliefUpdate, Beliefs, Level, SensitiveValues};
 use halflit_convex::{DenseRows, FEATURE_SCALE, Interval, Loss, LossSpec, Rows};
@@ -35,6 +36,7 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
+    commit: &'static str,
     rows: usize,
     columns: usize,
     values: usize,
@@ -119,7 +121,8 @@ pub fn run(args: Args) -> Outcome {
             });
         }
     }
-    let report = Report { rows: n, columns: d, values: k, instructions: Level::best().name(), passes };
+    let report =
+        Report { commit: COMMIT, rows: n, columns: d, values: k, instructions: Level::best().name(), passes };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { human(&report) };
     write_unless_closed(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())

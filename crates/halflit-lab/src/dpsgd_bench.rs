@@ -1,6 +1,7 @@
 use crate::Outcome;
 use crate::kernel_bench::{Table, pool, scramble};
 use crate::peers::python;
+use crate::record::COMMIT;
 use crate::sample::write_unless_closed;
 use crate::whole_steps::{self, WholeSteps};
 use halflit_convex::kernel::{Batch, LatticeWeights, Level, QUICK_COEFFICIENT, RowSums};
@@ -50,6 +51,7 @@ const CASES: [Case; 4] = [
 
 #[derive(Serialize)]
 struct Report {
+    commit: &'static str,
     threads: usize,
     instructions: &'static str,
     cases: Vec<Measured>,
@@ -138,7 +140,7 @@ pub fn run(args: Args) -> Outcome {
         mechanism = Some(steps);
     }
     let (threads, instructions) = (args.threads.max(1), Level::best().name());
-    let report = Report { threads, instructions, cases, mechanism, kernel_rows_per_second };
+    let report = Report { commit: COMMIT, threads, instructions, cases, mechanism, kernel_rows_per_second };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { human(&report) };
     write_unless_closed(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())

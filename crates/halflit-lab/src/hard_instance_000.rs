@@ -1,5 +1,5 @@
 use crate::Outcome;
-use crate::record::commit;
+use crate::record::COMMIT;
 use crate::sample::write_unless_closed;
 use halflit::mechanisms::belief_updates::{Answer, Choice, OnlinePlan, Optimizer, Releases, Settings};
 use halflit::noise::NoiseSource;
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Outcome {
     }
     let text = if args.json {
         serde_json::to_string_pretty(
-            &serde_json::json!({ "experiment": "hard-instance-000", "commit": commit(), "epsilon": args.epsilon, "rows": rows }),
+            &serde_json::json!({ "experiment": "hard-instance-000", "commit": COMMIT, "epsilon": args.epsilon, "rows": rows }),
         )? + "\n"
     } else {
         human(&rows, args.epsilon)

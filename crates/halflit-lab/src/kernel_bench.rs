@@ -1,5 +1,6 @@
 use crate::Outcome;
 use crate::peers::python;
+use crate::record::COMMIT;
 use crate::sample::write_unless_closed;
 use halflit_convex::kernel::{Batch, LatticeWeights, Level, RowSums};
 use halflit_convex::loss::LossRule;
@@ -41,6 +42,7 @@ const BOUND: u64 = 1 << 39;
 
 #[derive(Serialize)]
 struct Report {
+    commit: &'static str,
     rows: usize,
     columns: usize,
     instructions: &'static str,
@@ -109,8 +111,15 @@ pub fn run(args: Args) -> Outcome {
         })
         .collect();
     let instructions = Level::best().name();
-    let report =
-        Report { rows: args.rows, columns: args.columns, instructions, passes, numpy, ratio_to_numpy };
+    let report = Report {
+        commit: COMMIT,
+        rows: args.rows,
+        columns: args.columns,
+        instructions,
+        passes,
+        numpy,
+        ratio_to_numpy,
+    };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { human(&report) };
     write_unless_closed(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())

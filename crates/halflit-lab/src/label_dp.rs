@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::label_tables::{LabelTable, TABLES};
-use crate::record::{self, Measured, commit, write};
+use crate::record::{self, COMMIT, Measured, write};
 use halflit::mechanisms::noisy_gradient::parts::Sampling;
 use halflit::mechanisms::noisy_gradient::{Centre, Params};
 use halflit::mechanisms::public_rows;
@@ -123,8 +123,7 @@ pub fn run(mut args: Args) -> Outcome {
             }
         }
     }
-    let commit = commit();
-    write_files(&args.out, &commit, args.delta, &rows)?;
+    write_files(&args.out, args.delta, &rows)?;
     if args.json {
         let references: Vec<_> = references
             .iter()
@@ -133,12 +132,12 @@ pub fn run(mut args: Args) -> Outcome {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
         println!(
             "{}",
-            json!({ "experiment": "label-dp", "commit": commit, "delta": args.delta, "non_private": references, "rows": rows })
+            json!({ "experiment": "label-dp", "commit": COMMIT, "delta": args.delta, "non_private": references, "rows": rows })
         );
         return Ok(());
     }
     println!(
-        "Label privacy, unit row, replace, delta = {:e}, {} runs, commit {commit}. Excess: mean training loss above the non-private fit.\n",
+        "Label privacy, unit row, replace, delta = {:e}, {} runs, commit {COMMIT}. Excess: mean training loss above the non-private fit.\n",
         args.delta, args.runs
     );
     for (table, score, train_loss) in references {
@@ -280,9 +279,9 @@ impl Row {
     }
 }
 
-fn write_files(folder: &std::path::Path, commit: &str, delta: f64, rows: &[Row]) -> Outcome {
+fn write_files(folder: &std::path::Path, delta: f64, rows: &[Row]) -> Outcome {
     let mut csv =
-        format!("# label-dp, commit {commit}, delta {delta:e}; the tables are split by row number\n");
+        format!("# label-dp, commit {COMMIT}, delta {delta:e}; the tables are split by row number\n");
     csv += "table,mechanism,epsilon,runs,accuracy,accuracy_error,log_loss,log_loss_error,excess,excess_error,predicted_excess\n";
     for row in rows {
         let Row { table, mechanism, epsilon, runs, mean, error, predicted, .. } = row;

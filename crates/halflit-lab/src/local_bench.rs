@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::peers::median_seconds;
+use crate::record::COMMIT;
 use halflit::mechanisms::local::{Kind, Randomizer};
 use halflit::noise::{NoiseSource, Stream};
 use serde_json::{Value, json};
@@ -41,7 +42,10 @@ pub fn run(args: Args) -> Outcome {
         }
     }
     if args.json {
-        println!("{}", json!({ "experiment": "local-bench", "speeds": speeds, "errors": errors }));
+        println!(
+            "{}",
+            json!({ "experiment": "local-bench", "commit": COMMIT, "speeds": speeds, "errors": errors })
+        );
         return Ok(());
     }
     let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or(f64::NAN);

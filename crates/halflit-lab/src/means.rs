@@ -1,7 +1,7 @@
 //! Means from private and public rows: Figures 12 to 14 of Lowy et al. 2024, the factor 1.98, and the centred variant.
 
 use crate::Outcome;
-use crate::record::{self, Measured, commit, seeded, write};
+use crate::record::{self, COMMIT, Measured, seeded, write};
 use halflit::mechanisms::weighted_mean::{Design, NoiseLaw, Setting, Variant};
 use halflit::noise::{NoiseSource, Stream};
 use halflit::plot::{LineChart, Scale, Series};
@@ -115,8 +115,7 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
     let everywhere = |key: &str| rows.iter().all(|row| row[key] == true);
     let (measured, by_formula) = (everywhere("weighted_wins"), everywhere("weighted_wins_by_formula"));
     let name = format!("figure{figure}");
-    let commit = commit();
-    let head = format!("# {name}, commit {commit}, seed {}, {replicates} replicates\n", args.seed);
+    let head = format!("# {name}, commit {COMMIT}, seed {}, {replicates} replicates\n", args.seed);
     let csv_path = write(&args.out, &format!("{name}.csv"), &(head + &csv(&rows)))?;
     let svg_path = write(&args.out, &format!("{name}.svg"), &chart(&rows, n).to_svg())?;
     if args.json {
@@ -124,12 +123,12 @@ pub fn figure(args: FigureArgs, figure: u32, n: usize) -> Outcome {
             "{}",
             json!({ "experiment": name, "dimension": DIMENSION, "rho": RHO, "replicates": replicates, "rows": rows,
                     "weighted_wins_everywhere": measured, "weighted_wins_everywhere_by_formula": by_formula,
-                    "commit": commit, "seed": args.seed })
+                    "commit": COMMIT, "seed": args.seed })
         );
         return Ok(());
     }
     println!(
-        "Figure {figure}: mean l2 error, Bernoulli(1/2)^{DIMENSION}, n = {n}, rho = {RHO}, {replicates} replicates (standard error), seed {}, commit {commit}\n",
+        "Figure {figure}: mean l2 error, Bernoulli(1/2)^{DIMENSION}, n = {n}, rho = {RHO}, {replicates} replicates (standard error), seed {}, commit {COMMIT}\n",
         args.seed
     );
     print!("{:>10}", "n_pub/n");
@@ -236,15 +235,14 @@ pub fn check(args: CheckArgs) -> Outcome {
     if args.json {
         println!(
             "{}",
-            json!({ "experiment": "mean-check", "commit": commit(), "seed": args.seed, "replicates": replicates, "rows": rows, "paper_factor": 1.98,
+            json!({ "experiment": "mean-check", "commit": COMMIT, "seed": args.seed, "replicates": replicates, "rows": rows, "paper_factor": 1.98,
                     "factor": factor, "measured_factor": measured_factor, "weighted_over_centred": centred_factor })
         );
         return Ok(());
     }
     println!(
         "n = {N}, d = {DIMENSION}, B = 25 V, rho = {RHO}, n_pub = {PUBLIC}; squared error in units of V^2, {replicates} replicates, seed {}, commit {}\n",
-        args.seed,
-        commit()
+        args.seed, COMMIT
     );
     println!("{:<18} {:>12} {:>12} {:>10}", "variant", "predicted", "measured", "se");
     for row in &rows {

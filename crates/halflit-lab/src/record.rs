@@ -25,16 +25,8 @@ impl Measured {
     }
 }
 
-/// The commit that the numbers belong to, as far as this checkout knows.
-pub fn commit() -> String {
-    let output = std::process::Command::new("git")
-        .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=10"])
-        .output();
-    match output {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        _ => "unknown".to_owned(),
-    }
-}
+/// The commit that this program was built from, as far as its checkout knew.
+pub const COMMIT: &str = env!("HALFLIT_LAB_COMMIT");
 
 /// Numbers for made-up data: the same for the same seed. Noise is never drawn from these.
 pub fn seeded(seed: u64) -> ChaCha12Rng {

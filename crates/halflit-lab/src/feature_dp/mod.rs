@@ -7,7 +7,7 @@ mod data;
 mod training;
 
 use crate::Outcome;
-use crate::record::{self, commit, write};
+use crate::record::{self, COMMIT, write};
 use data::{Data, Mixture, Padding, location30};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit::privacy::{Delta, Profile};
@@ -131,20 +131,19 @@ pub fn run(mut args: Args) -> Outcome {
             rows.push(Row { method, step: checkpoint.step, epsilon, accuracy, loss });
         }
     }
-    let commit = commit();
-    write_files(&args.out, &commit, &args, &rows)?;
+    write_files(&args.out, &args, &rows)?;
     if args.json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
         println!(
             "{}",
             json!({
-                "experiment": "feature-dp", "commit": commit, "data": what(&args, &data), "padding": format!("{:?}", args.padding),
+                "experiment": "feature-dp", "commit": COMMIT, "data": what(&args, &data), "padding": format!("{:?}", args.padding),
                 "delta": args.delta, "seed": args.seed, "chosen": chosen, "rows": rows,
             })
         );
         return Ok(());
     }
-    println!("{}; seed {}, commit {commit}\n", what(&args, &data), args.seed);
+    println!("{}; seed {}, commit {COMMIT}\n", what(&args, &data), args.seed);
     println!("  {:<22} {:>6} {:>9} {:>10} {:>10}", "method", "step", "epsilon", "accuracy", "log loss");
     for Row { method, step, epsilon, accuracy, loss } in &rows {
         println!("  {:<22} {step:>6} {epsilon:>9.3} {accuracy:>10.4} {loss:>10.4}", method.name());
@@ -273,8 +272,8 @@ impl Row {
     }
 }
 
-fn write_files(folder: &std::path::Path, commit: &str, args: &Args, rows: &[Row]) -> Outcome {
-    let mut csv = format!("# feature-dp, {:?} data, commit {commit}, seed {}\n", args.data, args.seed);
+fn write_files(folder: &std::path::Path, args: &Args, rows: &[Row]) -> Outcome {
+    let mut csv = format!("# feature-dp, {:?} data, commit {COMMIT}, seed {}\n", args.data, args.seed);
     csv += "method,step,epsilon,accuracy,log_loss\n";
     for Row { method, step, epsilon, accuracy, loss } in rows {
         csv.push_str(&format!("{},{step},{epsilon},{accuracy},{loss}\n", method.name()));

@@ -3,7 +3,7 @@
 use super::Args;
 use super::regression::Result;
 use crate::Outcome;
-use crate::record::{Measured, commit, write};
+use crate::record::{COMMIT, Measured, write};
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use halflit::mechanisms::public_rows;
@@ -34,13 +34,12 @@ const WAYS: [(&str, bool, Option<&str>); 3] = [
 ];
 
 pub fn run(args: &Args) -> Outcome {
-    let draws = args.draws.unwrap_or(if args.quick { 3 } else { 20 });
+    let draws = args.draws.unwrap_or(if args.quick { 3 } else { 20 }).max(1);
     let epsilons: &[f64] = if args.quick { &[0.25, 1.0] } else { &[0.1, 0.2, 0.5, 1.0, 2.0, 4.0] };
-    let commit = commit();
     let mut csv = format!(
-        "# consent survey, commit {commit}, seeds {}..{}, {draws} draws\nepsilon,way,excess,standard_error\n",
+        "# consent survey, commit {COMMIT}, seeds {}..{}, {draws} draws\nepsilon,way,excess,standard_error\n",
         args.seed,
-        args.seed + draws as u64
+        args.seed + draws as u64 - 1
     );
     let mut lines = WAYS.map(|_| Vec::new());
     let mut records = Vec::new();
@@ -77,7 +76,10 @@ pub fn run(args: &Args) -> Outcome {
     let table = write(&args.out, "consent-survey.csv", &csv)?;
     let picture = write(&args.out, "consent-survey.svg", &chart.to_svg())?;
     if args.json {
-        println!("{}", json!({ "experiment": "consent-survey", "commit": commit, "rows": records }));
+        println!(
+            "{}",
+            json!({ "experiment": "consent-survey", "commit": COMMIT, "seed": args.seed, "draws": draws, "rows": records })
+        );
     } else {
         println!(
             "\nMean loss over all rows above the best model's, mean of {draws} draws. Wrote {} and {}.",

@@ -3,7 +3,7 @@
 use super::Args;
 use super::regression::{Draw, FEATURE_BOUND, Setting, budget, train};
 use crate::Outcome;
-use crate::record::{Measured, commit, write};
+use crate::record::{COMMIT, Measured, write};
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
 use halflit::mechanisms::noisy_gradient::parts::Sampling;
@@ -66,9 +66,8 @@ fn method(name: &str, draw: &Draw, iterations: u64) -> Result<Option<Params>, Bo
 }
 
 fn report(curves: &[(&str, Vec<(u64, Measured)>)], args: &Args, draws: usize) -> Outcome {
-    let commit = commit();
     let mut csv = format!(
-        "# figure 6, commit {commit}, seeds from {}, {draws} draws\nmethod,iterations,risk,standard_error\n",
+        "# figure 6, commit {COMMIT}, seeds from {}, {draws} draws\nmethod,iterations,risk,standard_error\n",
         args.seed
     );
     for (name, curve) in curves {
@@ -102,7 +101,7 @@ fn report(curves: &[(&str, Vec<(u64, Measured)>)], args: &Args, draws: usize) ->
             .collect();
         println!(
             "{}",
-            json!({ "experiment": "figure6", "commit": commit, "seed": args.seed, "draws": draws, "rows": rows })
+            json!({ "experiment": "figure6", "commit": COMMIT, "seed": args.seed, "draws": draws, "rows": rows })
         );
         return Ok(());
     }
@@ -110,7 +109,7 @@ fn report(curves: &[(&str, Vec<(u64, Measured)>)], args: &Args, draws: usize) ->
         "Figure 6: linear regression, d = {DIMENSION}, n = {ROWS}, epsilon = {EPSILON}, delta = 1e-5, zero-out, {PUBLIC_ROWS} public rows; the paper's methods start at zero."
     );
     println!(
-        "Population risk (zero weights: about {}), mean of {draws} draws; every point is a training of its own. Commit {commit}.\n",
+        "Population risk (zero weights: about {}), mean of {draws} draws; every point is a training of its own. Commit {COMMIT}.\n",
         DIMENSION + 1
     );
     print!("  {:<12}", "iterations");

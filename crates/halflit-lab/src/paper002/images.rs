@@ -3,7 +3,7 @@
 use super::regression::{Result, train};
 use crate::Outcome;
 use crate::datasets::shared_data;
-use crate::record::{Measured, commit, seeded, write};
+use crate::record::{COMMIT, Measured, seeded, write};
 use flate2::read::GzDecoder;
 use halflit::Problem;
 use halflit::mechanisms::noisy_gradient::Params;
@@ -325,9 +325,9 @@ fn report(
     args: &super::Args,
     runs: usize,
 ) -> Outcome {
-    let (number, commit) = (figure.number, commit());
+    let number = figure.number;
     let mut csv = format!(
-        "# figure {number}, {}, commit {commit}, seeds {}..{}, {runs} runs\nepsilon,ratio,method,test_error,standard_error\n",
+        "# figure {number}, {}, commit {COMMIT}, seeds {}..{}, {runs} runs\nepsilon,ratio,method,test_error,standard_error\n",
         source.name(),
         args.seed,
         args.seed + runs as u64 - 1
@@ -368,12 +368,12 @@ fn report(
             .collect();
         println!(
             "{}",
-            json!({ "experiment": format!("figure{number}"), "images": source.name(), "commit": commit, "seed": args.seed, "rows": rows })
+            json!({ "experiment": format!("figure{number}"), "images": source.name(), "commit": COMMIT, "seed": args.seed, "runs": runs, "rows": rows })
         );
         return Ok(());
     }
     println!(
-        "Figure {number}: softmax regression on {} ({1} x {1} pixels, {2} rows), delta = {DELTA:e}, zero-out, cold start for the tuned methods; {runs} runs, seeds from {3}, commit {commit}.\n",
+        "Figure {number}: softmax regression on {} ({1} x {1} pixels, {2} rows), delta = {DELTA:e}, zero-out, cold start for the tuned methods; {runs} runs, seeds from {3}, commit {COMMIT}.\n",
         source.name(),
         size.side,
         size.rows,

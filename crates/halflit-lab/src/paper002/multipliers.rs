@@ -4,7 +4,7 @@ use super::Args;
 use super::printed::{MULTIPLIERS, RATIOS};
 use super::tuning::{STEPS, rate};
 use crate::Outcome;
-use crate::record::{commit, write};
+use crate::record::{COMMIT, write};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::calibrate::{Budget, noise_multiplier};
 use halflit_privacy::{Change, Delta, Epsilon, Event, NoiseMultiplier, Profile, SamplingRate};
@@ -51,8 +51,7 @@ pub fn run(number: u32, args: &Args) -> Outcome {
 }
 
 fn report(number: u32, epsilon: f64, lines: &[Line], args: &Args) -> Outcome {
-    let commit = commit();
-    let mut csv = format!("# table {number}, epsilon {epsilon}, delta {DELTA}, T {STEPS}, commit {commit}\n");
+    let mut csv = format!("# table {number}, epsilon {epsilon}, delta {DELTA}, T {STEPS}, commit {COMMIT}\n");
     csv += "ratio,printed,zero_out,replace,delta_under_replace_at_least\n";
     for line in lines {
         let Line { ratio, printed, zero_out, replace, delta_under_replace } = line;
@@ -83,14 +82,14 @@ fn report(number: u32, epsilon: f64, lines: &[Line], args: &Args) -> Outcome {
                 "delta_under_replace_at_least": line.delta_under_replace,
             }))
             .collect();
-        println!("{}", json!({ "experiment": format!("table{number}"), "commit": commit, "rows": rows }));
+        println!("{}", json!({ "experiment": format!("table{number}"), "commit": COMMIT, "rows": rows }));
         return Ok(());
     }
     println!(
         "Table {number}: noise multipliers for epsilon = {epsilon}, delta = {DELTA:e}, T = {STEPS}, batches of about 500 of 30,000 (1 - n_pub/n) rows."
     );
     println!(
-        "The printed ones are for zero-out (add/remove); under replace they promise the delta in the last column only. Commit {commit}.\n"
+        "The printed ones are for zero-out (add/remove); under replace they promise the delta in the last column only. Commit {COMMIT}.\n"
     );
     println!(
         "  {:>6} {:>9} {:>9} {:>7} {:>9} {:>22}",

@@ -5,7 +5,7 @@ use super::printed::{Cell, TABLES, Table};
 use super::regression::{Draw, Result, Setting, budget, choice, train};
 use super::tuning::{Method, Trial, Tuned, tune};
 use crate::Outcome;
-use crate::record::{Measured, commit, write};
+use crate::record::{COMMIT, Measured, write};
 use halflit::mechanisms::noisy_gradient::{Params, modes};
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
@@ -43,6 +43,8 @@ pub fn run(number: u32, args: &Args) -> Outcome {
     }
     for cell in table.cells.iter().filter(|cell| wanted(cell)) {
         rows.push(measure(table, *cell, args, draws)?);
+        // Cells take long: what there is so far is on disk.
+        write(&args.out, &format!("table{number}.csv"), &csv(table, &rows, args, draws)?)?;
         eprintln!("table {number}: n_pub/n = {}, epsilon = {}: done", cell.ratio, cell.epsilon);
     }
     report(table, &rows, args, draws)
@@ -106,44 +108,61 @@ fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<
     Ok((draw.risk(&weights), problem))
 }
 
-fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
-    let (number, commit) = (table.number, commit());
-    let start =
-        if table.warm { "all start at the public minimizer" } else { "the paper's methods start at zero" };
+fn csv(
+    table: &Table,
+    rows: &[Row],
+    args: &Args,
+    draws: usize,
+) -> std::result::Result<String, std::fmt::Error> {
     let mut csv = format!(
-        "# table {number}, {}, commit {commit}, seeds {}..{}, {draws} draws\n",
+        "# table {}, {}, commit {COMMIT}, seeds {}..{}, {draws} draws\n",
+        table.number,
         if args.replace { "replace" } else { "zero-out" },
         args.seed,
         args.seed + draws as u64 - 1
     );
     csv += "ratio,epsilon,method,printed,risk,standard_error,draws,step_size,alpha,at_grid_edge\n";
-    let mut records = Vec::new();
     for row in rows {
-        for (method, printed, found, tuned) in row.entries() {
+        let Cell { ratio, epsilon, .. } = row.cell;
+        for (method, printed, Measured { mean, standard_error, draws }, tuned) in row.entries() {
             let constants = tuned.map_or(",,".to_owned(), |t| {
                 format!("{},{},{}", t.step_size, number_or_empty(t.alpha), t.is_at_edge())
             });
-            let printed_text = number_or_empty(printed);
-            let Measured { mean, standard_error, draws } = found;
+            let printed = number_or_empty(printed);
             writeln!(
                 csv,
-                "{},{},{method},{printed_text},{mean},{standard_error},{draws},{constants}",
-                row.cell.ratio, row.cell.epsilon
+                "{ratio},{epsilon},{method},{printed},{mean},{standard_error},{draws},{constants}"
             )?;
-            records.push(json!({
-                "ratio": row.cell.ratio, "epsilon": row.cell.epsilon, "method": method, "printed": printed,
-                "risk": mean, "standard_error": standard_error, "draws": draws,
-                "step_size": tuned.map(|t| t.step_size), "alpha": tuned.and_then(|t| t.alpha),
-                "at_grid_edge": tuned.map(|t| t.is_at_edge()),
-            }));
         }
     }
-    let csv_path = write(&args.out, &format!("table{number}.csv"), &csv)?;
+    Ok(csv)
+}
+
+fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
+    let number = table.number;
+    let start =
+        if table.warm { "all start at the public minimizer" } else { "the paper's methods start at zero" };
     let svg_path = write(&args.out, &format!("table{number}.svg"), &chart(table, rows).to_svg())?;
+    let csv_path = args.out.join(format!("table{number}.csv"));
     if args.json {
+        let record = |row: &Row| {
+            let Cell { ratio, epsilon, .. } = row.cell;
+            row.entries()
+                .into_iter()
+                .map(|(method, printed, Measured { mean, standard_error, draws }, tuned)| {
+                    json!({
+                        "ratio": ratio, "epsilon": epsilon, "method": method, "printed": printed,
+                        "risk": mean, "standard_error": standard_error, "draws": draws,
+                        "step_size": tuned.map(|t| t.step_size), "alpha": tuned.and_then(|t| t.alpha),
+                        "at_grid_edge": tuned.map(|t| t.is_at_edge()),
+                    })
+                })
+                .collect::<Vec<_>>()
+        };
+        let records: Vec<_> = rows.iter().flat_map(record).collect();
         println!(
             "{}",
-            json!({ "experiment": format!("table{number}"), "commit": commit, "seed": args.seed, "rows": records })
+            json!({ "experiment": format!("table{number}"), "commit": COMMIT, "seed": args.seed, "rows": records })
         );
         return Ok(());
     }
@@ -151,7 +170,7 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
         "Table {number}: linear regression, d = {DIMENSION}, n = {ROWS}, delta = 1e-5; population risk, the best possible is 1; {start}."
     );
     println!(
-        "{} {draws} draws, seeds from {}, commit {commit}.\n",
+        "{} {draws} draws, seeds from {}, commit {COMMIT}.\n",
         if args.replace {
             "Replace; the paper's own numbers are for zero-out."
         } else {
@@ -231,8 +250,10 @@ fn chart(table: &Table, rows: &[Row]) -> LineChart {
         y_scale: Scale::Log,
         series: [
             series("halflit", &|row| Some(row.ours.mean)),
+            series("halflit, replace", &|row| row.ours_replace.map(|replace| replace.mean)),
             series("Algorithm 1", &tuned(Method::Algorithm1)),
             series("Algorithm 1, printed", &|row| Some(row.cell.algorithm_1)).dashed(),
+            series("PDA-MD", &tuned(Method::PdaMd)),
             series("DP-SGD", &tuned(Method::DpSgd)),
             series("public only", &|row| Some(row.public_only.mean)),
         ]

@@ -3,7 +3,7 @@ mod real;
 mod synthetic;
 
 use crate::Outcome;
-use crate::record::{self, Measured, commit, write};
+use crate::record::{self, COMMIT, Measured, write};
 use crate::sample::write_unless_closed;
 use halflit::mechanisms::public_rows;
 use halflit::noise::NoiseSource;
@@ -133,18 +133,17 @@ pub fn run(args: Args) -> Outcome {
             }
         }
     }
-    let commit = commit();
-    write(&args.out, "semi-sensitive.csv", &output::csv(&cells, &commit))?;
+    write(&args.out, "semi-sensitive.csv", &output::csv(&cells))?;
     for (axis, name) in AXES {
         let file = format!("semi-sensitive-{}.svg", axis.replace(' ', "-"));
         write(&args.out, &file, &output::chart(&cells, axis, name))?;
     }
     let text = if args.json {
         serde_json::to_string_pretty(
-            &serde_json::json!({ "experiment": "semi-sensitive", "commit": commit, "cells": cells }),
+            &serde_json::json!({ "experiment": "semi-sensitive", "commit": COMMIT, "cells": cells }),
         )? + "\n"
     } else {
-        output::human(&cells, &commit)
+        output::human(&cells)
     };
     write_unless_closed(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())

@@ -1,12 +1,13 @@
 //! Tables, CSV and charts.
 
 use super::{AXES, BELIEFS, Cell};
+use crate::record::COMMIT;
 use crate::record::Measured;
 use halflit::plot::{LineChart, Scale, Series};
 use std::fmt::Write;
 
-pub fn csv(cells: &[Cell], commit: &str) -> String {
-    let mut text = format!("# semi-sensitive, commit {commit}; the data have fixed seeds\n");
+pub fn csv(cells: &[Cell]) -> String {
+    let mut text = format!("# semi-sensitive, commit {COMMIT}; the data have fixed seeds\n");
     text += "table,mechanism,epsilon,k,d,runs,predicted,excess,excess_error,test_loss,test_loss_error,test_accuracy\n";
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
     for cell in cells {
@@ -52,8 +53,8 @@ pub fn chart(cells: &[Cell], axis: &str, name: &str) -> String {
     .to_svg()
 }
 
-pub fn human(cells: &[Cell], commit: &str) -> String {
-    let mut text = format!("Commit {commit}; ± is one standard error.\n");
+pub fn human(cells: &[Cell]) -> String {
+    let mut text = format!("Commit {COMMIT}; ± is one standard error.\n");
     let mut last = String::new();
     for cell in cells {
         if cell.table != last {
