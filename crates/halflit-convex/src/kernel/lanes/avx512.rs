@@ -174,7 +174,11 @@ unsafe fn several_outputs<const OUTPUTS: usize>(
             );
             // SAFETY: four 64-bit integers.
             unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), sum) };
-            scores[row..row + count].copy_from_slice(&sums[..count]);
+            let scores = &mut scores[row..row + count];
+            match scores.first_chunk_mut() {
+                Some(scores) => *scores = sums,
+                None => scores.copy_from_slice(&sums[..count]),
+            }
         }
     }
 }
@@ -360,22 +364,16 @@ pub(super) unsafe fn accumulate(block: &impl DenseBlock, each: &mut [Weighted<'_
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
 unsafe fn accumulate_digits<const DIGITS: usize>(block: &impl DenseBlock, each: &mut [Weighted<'_>]) {
-    let digits_of = |weighted: &Weighted<'_>| Digits::of::<DIGITS>(weighted.coefficients);
-    let (one, two, mut several);
-    let digits: &[Digits] = match &*each {
-        [only] => {
-            one = [digits_of(only)];
-            &one
-        }
-        [first, second] => {
-            two = [digits_of(first), digits_of(second)];
-            &two
-        }
-        more => {
-            several = [Digits::NONE; AT_HAND];
-            several.iter_mut().zip(more).for_each(|(digits, weighted)| *digits = digits_of(weighted));
-            &several
-        }
+    let digits_of = |index: usize| {
+        each.get(index).map_or(Digits::NONE, |weighted| Digits::of::<DIGITS>(weighted.coefficients))
+    };
+    let (few, many);
+    let digits: &[Digits] = if each.len() <= 2 {
+        few = [0, 1].map(digits_of);
+        &few
+    } else {
+        many = std::array::from_fn::<Digits, AT_HAND, _>(digits_of);
+        &many
     };
     // As many running sums as registers hold: for one coefficient of four vectors of columns, for two of two, for more of one.
     let (wide, together) = match (each.len(), DIGITS) {
