@@ -38,8 +38,8 @@ pub struct Calibrated<T> {
 pub enum CalibrationError {
     /// Even the most careful value in the range costs too much.
     #[error(
-        "no {name} fits epsilon = {}, delta = {}: even {name} = {} costs more; raise epsilon or delta, or plan less",
-        Readable(*epsilon), Readable(*delta), Readable(*extreme)
+        "no {name} fits epsilon = {}, delta = {}: even {name} = {} costs more; {}",
+        Readable(*epsilon), Readable(*delta), Readable(*extreme), remedy(*delta)
     )]
     NothingFits {
         /// Which parameter was sought.
@@ -56,8 +56,18 @@ pub enum CalibrationError {
     Accounting(#[from] AccountingError),
 }
 
+fn remedy(delta: f64) -> &'static str {
+    if delta > 0.0 {
+        "raise epsilon or delta, or plan less"
+    } else {
+        "Gaussian noise never fits delta = 0, so give a delta above 0, or take Laplace noise"
+    }
+}
+
 /// How close to the budget the search goes, in log delta.
 const LOG_DELTA_TOLERANCE: f64 = 2e-5;
+/// The same in log epsilon where there is no delta: a sum of losses costs nothing to compute.
+const LOG_EPSILON_TOLERANCE: f64 = 1e-10;
 
 /// The smallest noise multiplier at which `plan` fits the budget.
 pub fn noise_multiplier(
@@ -186,6 +196,11 @@ impl<F: Fn(f64) -> Result<Event, AccountingError>> Search<F> {
         Profile::with_composer(&(self.event)(t)?, Rc::clone(&self.composer))
     }
 
+    /// How far inside the budget is close enough.
+    fn tolerance(&self) -> f64 {
+        if self.budget.delta.get() == 0.0 { LOG_EPSILON_TOLERANCE } else { LOG_DELTA_TOLERANCE }
+    }
+
     /// log delta_upper(t) - log delta, bounded so that it can be interpolated; positive where the budget is exceeded.
     fn excess(&self, t: f64, forward_only: bool) -> Result<f64, AccountingError> {
         let profile = self.profile(t)?;
@@ -271,7 +286,7 @@ impl<F: Fn(f64) -> Result<Event, AccountingError>> Search<F> {
             let value = self.excess(t, forward_only)?;
             if value <= 0.0 {
                 (high, fitting) = (t, Some(t));
-                if value >= -LOG_DELTA_TOLERANCE || t == first {
+                if value >= -self.tolerance() || t == first {
                     break;
                 }
             } else {
@@ -285,7 +300,7 @@ impl<F: Fn(f64) -> Result<Event, AccountingError>> Search<F> {
             }
             slope = secant_slope(previous.replace((t, value)), (t, value)).unwrap_or(slope);
             // Aim for the middle of the tolerance.
-            let next = t - (value + 0.5 * LOG_DELTA_TOLERANCE) / slope;
+            let next = t - (value + 0.5 * self.tolerance()) / slope;
             t = if next > low && next < high {
                 next
             } else if next >= last {

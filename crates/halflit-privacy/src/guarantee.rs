@@ -59,10 +59,14 @@ impl fmt::Display for Guarantee {
         if upper.is_finite() {
             // Four decimals, rounded up: the printed claim must hold.
             let claim = (upper * 1e4).ceil() / 1e4;
-            write!(f, "({claim:.4}, {:e})-differentially private", self.delta.get())?;
+            if self.delta.get() > 0.0 {
+                write!(f, "({claim:.4}, {})-differentially private", self.delta)?;
+            } else {
+                write!(f, "{claim:.4}-differentially private")?;
+            }
             write!(f, " (epsilon is at least {:.4}). {}", (lower * 1e4).floor() / 1e4, self.sentence)
         } else {
-            write!(f, "Not differentially private at delta = {:e}. {}", self.delta.get(), self.sentence)
+            write!(f, "Not differentially private at delta = {}. {}", self.delta, self.sentence)
         }
     }
 }

@@ -344,7 +344,10 @@ impl View<'_> {
                     return Interval { lower: f64::INFINITY, upper: f64::INFINITY };
                 }
                 let largest = match bounded {
-                    Some(largest) if delta == 0.0 => return Interval::around(largest, CLOSED_FORM_ERROR),
+                    // Rounded up already: a sum of pure epsilons is claimed as it is.
+                    Some(largest) if delta == 0.0 => {
+                        return Interval::new(largest * (1.0 - CLOSED_FORM_ERROR), largest);
+                    }
                     // No epsilon beyond the largest loss.
                     Some(largest) if delta >= revealed.upper => largest * (1.0 + CLOSED_FORM_ERROR),
                     _ => f64::INFINITY,
@@ -406,7 +409,11 @@ fn single_delta(parts: &Parts, mu: f64, eps: f64) -> f64 {
 
 /// epsilon of one release, by its closed form.
 fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
-    let upper = smallest_epsilon(1.0, |eps| pair.delta_bounds(eps).upper <= delta);
+    let is_enough = |eps: f64| pair.delta_bounds(eps).upper <= delta;
+    let upper = smallest_epsilon(1.0, is_enough);
+    // A search stops a few ulps behind a bounded loss: the loss itself is the end.
+    let largest = pair.largest_loss(Direction::Forward).max(pair.largest_loss(Direction::Reversed));
+    let upper = if largest < upper && is_enough(largest) { largest } else { upper };
     let lower = largest_epsilon(1.0, |eps| pair.delta_bounds(eps).lower > delta);
     Interval::new(lower, upper)
 }
@@ -430,6 +437,25 @@ mod tests {
             let truth = m.mul_add(each, -eps) / (1.0 + libm::exp(-eps));
             assert!(truth <= delta && delta < 1e-12, "{units} {each} {eps}: {delta}");
         }
+    }
+
+    /// Pure releases cost what they say, to the last bit, alone and added up; Gaussian ones have no price at delta = 0.
+    #[test]
+    fn at_delta_zero_pure_releases_cost_what_they_say() {
+        let pure = |epsilon: f64| Event::PureDp { epsilon: Epsilon::new(epsilon).unwrap() };
+        let upper = |event: &Event| Profile::of(event).unwrap().epsilon(Delta::new(0.0).unwrap()).upper;
+        for epsilon in [1e-6, 0.1, 0.5, 1.0, 4.0, 200.0] {
+            assert_eq!(upper(&pure(epsilon)), epsilon);
+            let scale = crate::number::LaplaceScale::new(2.0 / epsilon).unwrap();
+            let sensitivity = crate::number::L1Sensitivity::new(2.0).unwrap();
+            let laplace = upper(&Event::Laplace { sensitivity, scale });
+            assert!(laplace >= epsilon * (1.0 - 1e-15) && laplace <= epsilon * (1.0 + 1e-15), "{laplace}");
+        }
+        assert_eq!(upper(&Event::Composed(vec![pure(0.25), pure(0.5)])), 0.75);
+        assert_eq!(upper(&Event::Composed(vec![pure(0.3), pure(0.7)])), 1.0);
+        let gaussian = Event::Gdp { mu: crate::number::Mu::new(1e-3).unwrap() };
+        assert_eq!(upper(&gaussian), f64::INFINITY);
+        assert_eq!(upper(&Event::Composed(vec![gaussian, pure(1.0)])), f64::INFINITY);
     }
 
     /// Bisection between zero and the smallest double would never end.

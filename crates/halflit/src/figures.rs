@@ -20,6 +20,11 @@ pub fn about(value: f64, figures: usize) -> String {
     written(value, figures, None)
 }
 
+/// A delta as it was declared: a power of ten where there is one, 0 for pure differential privacy.
+pub fn delta(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value:e}") }
+}
+
 /// A whole number with its thousands apart.
 pub fn whole(value: u64) -> String {
     grouped(&value.to_string())

@@ -65,7 +65,8 @@ pub enum PlanError {
     Parameter(#[from] ParameterError),
     /// The plan costs more than it may: a mistake in the mechanism, caught before anything is charged or read.
     #[error(
-        "{mechanism} would cost epsilon {price} at delta {delta:e}, above the {epsilon} that was asked for; please report this"
+        "{mechanism} would cost epsilon {price} at delta {}, above the {epsilon} that was asked for; please report this",
+        crate::figures::delta(*delta)
     )]
     OverBudget {
         /// The mechanism.
@@ -215,6 +216,8 @@ impl Plans {
         };
         candidates.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
         let without_public_rows = match problem.facts().public_rows {
+            // Without a delta there is no Gaussian noise to compare with.
+            _ if budget.delta == 0.0 => None,
             0 => None,
             _ => Some(noisy_gradient::predicted_without_public_rows(&problem, target)?),
         };
@@ -428,6 +431,49 @@ mod tests {
         assert_eq!(price(1.0).unwrap().upper, 1.0);
         for below in [1.0 - f64::EPSILON, 0.0, f64::NAN] {
             assert!(matches!(price(below), Err(PlanError::OverBudget { .. })), "{below}");
+        }
+    }
+
+    /// delta = 0: what adds Gaussian noise refuses by name, whoever asks; what is pure is planned and priced.
+    #[test]
+    fn without_a_delta_only_pure_mechanisms_are_planned() {
+        use crate::mechanisms::{belief_statistics, belief_updates, block_statistics, noisy_statistics};
+        let asked = |story: &Story, mechanism: Option<&str>| {
+            let budget = Some(Budget { epsilon: 1.0, delta: 0.0 });
+            let request = Request { budget, mechanism: mechanism.map(str::to_owned), ..Request::default() };
+            Plans::new(story.problem(), &request)
+        };
+        let labels = Story { public: vec!["x", "u", "c"], ..Story::new(80) };
+        let some_public = Story { public_rows: true, ..Story::new(300) };
+        for (story, only) in [(&labels, "randomized_response"), (&some_public, "public_rows")] {
+            let plans = asked(story, None).unwrap();
+            assert!(
+                plans.summaries().all(|row| row.mechanism == only) && plans.worth_of_public_rows().is_none()
+            );
+            assert!(plans.best().unwrap().epsilon().upper <= 1.0);
+        }
+        let refused = asked(&Story::new(80), None).unwrap_err().to_string();
+        assert!(refused.starts_with("noisy_gradient has no finite epsilon at delta = 0"), "{refused}");
+        let refused = asked(&labels, Some("noisy_statistics")).unwrap_err().to_string();
+        assert!(
+            refused.contains("--delta 1e-6") && refused.ends_with("or take randomized_response"),
+            "{refused}"
+        );
+        assert!(matches!(asked(&labels, Some("nosy_gradient")), Err(PlanError::Unknown { .. })));
+        // Past the planner there is an error, too, and no number that is none.
+        let target = halflit_privacy::calibrate::Budget {
+            epsilon: halflit_privacy::Epsilon::new(1.0).unwrap(),
+            delta: Delta::new(0.0).unwrap(),
+        };
+        let beliefs = Story { public: vec!["x", "u", "y"], ..Story::new(80) };
+        let blocks = Story { public: vec!["x"], ..Story::new(80).loss("squared") };
+        let gradient = noisy_gradient::Params::default();
+        assert!(noisy_gradient::Plan::new(&labels.problem(), &gradient, target).is_err());
+        assert!(noisy_statistics::Plan::new(&labels.problem(), target).is_err());
+        assert!(block_statistics::Plan::new(&blocks.problem(), target).is_err());
+        assert!(belief_statistics::Plan::new(&beliefs.problem(), target).is_err());
+        for variant in [belief_updates::Variant::Centred, belief_updates::Variant::Online] {
+            assert!(belief_updates::Plan::rehearsed(&beliefs.problem(), variant, target).is_err());
         }
     }
 

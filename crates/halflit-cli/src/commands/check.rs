@@ -1,5 +1,6 @@
 use crate::Failure;
 use crate::commands::dataset::Dataset;
+use halflit::figures::delta;
 use halflit::table::{Declared, Findings};
 use serde_json::json;
 
@@ -39,7 +40,7 @@ fn as_text(declared: &Declared) -> String {
     let task = declared.declaration().task();
     let mut text = format!("{}\n\n", facts.sentence);
     let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<24}{value}\n"));
-    line("budget", format!("epsilon {}, delta {:e}", budget.epsilon, budget.delta));
+    line("budget", format!("epsilon {}, delta {}", budget.epsilon, delta(budget.delta)));
     line("task", format!("predict {} with the {} loss", task.label, task.loss.name()));
     line("protected units", facts.private_units.to_string());
     if let Some(rows) = facts.private_rows {

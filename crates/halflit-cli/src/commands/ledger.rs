@@ -1,7 +1,7 @@
 use crate::Failure;
 use crate::commands::dataset::{Dataset, default_ledger};
 use halflit::Ledger;
-use halflit::figures::{at_least, at_most};
+use halflit::figures::{at_least, at_most, delta};
 use halflit::ledger::{Outcome, Overview, Standing};
 use halflit::table::Budget;
 use serde_json::json;
@@ -153,8 +153,11 @@ pub fn standing_line(standing: &Standing) -> String {
     });
     let left = match (account.is_open, standing.left) {
         (false, _) => String::new(),
-        (true, Some(left)) => format!(", {} left for one further Gaussian release", at_least(left, 3)),
+        (true, Some(left)) => {
+            let kind = if account.delta > 0.0 { "Gaussian" } else { "pure" };
+            format!(", {} left for one further {kind} release", at_least(left, 3))
+        }
         (true, None) => ", nothing left".to_owned(),
     };
-    format!("{}{state}: {spent} at delta {:e}{left}", account.name, account.delta)
+    format!("{}{state}: {spent} at delta {}{left}", account.name, delta(account.delta))
 }

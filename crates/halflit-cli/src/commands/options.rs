@@ -11,7 +11,7 @@ pub struct PlanOptions {
     /// Spend at most this epsilon in this release [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// With this delta [default: the declared budget].
+    /// With this delta; 0 asks for pure differential privacy [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
     /// Take this mechanism instead of the one with the smallest predicted error.
@@ -42,9 +42,9 @@ pub fn budget(epsilon: Option<f64>, delta: Option<f64>, declared: Budget) -> Res
             "--epsilon {epsilon}: must be a finite number above 0, such as 0.5"
         )));
     }
-    if !(delta > 0.0 && delta < 1.0) {
+    if !(0.0..1.0).contains(&delta) {
         return Err(Failure::BadInput(format!(
-            "--delta {delta}: must lie strictly between 0 and 1, such as 1e-6"
+            "--delta {delta}: must be at least 0 and below 1, such as 1e-6, or 0 for pure differential privacy"
         )));
     }
     Ok(Budget { epsilon, delta })

@@ -3,7 +3,7 @@ use crate::commands::dataset::EncodedDataset;
 use crate::commands::options::PlanOptions;
 use crate::progress::Progress;
 use halflit::Plans;
-use halflit::figures::about;
+use halflit::figures::{about, delta};
 use halflit::plan::Summary;
 use serde_json::json;
 
@@ -46,7 +46,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     println!("{sentence}\n");
-    println!("Budget: epsilon {}, delta {:e}. Best first:\n", budget.epsilon, budget.delta);
+    println!("Budget: epsilon {}, delta {}. Best first:\n", budget.epsilon, delta(budget.delta));
     let width = summaries.iter().map(|row| row.variant.len()).max().unwrap_or_default();
     println!(
         "  {:<18} {:<width$} {:>10} {:>9} {:>8} {:>11}",

@@ -2,8 +2,9 @@ use crate::Failure;
 use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
 use crate::commands::options::PlanOptions;
 use crate::commands::outcome::{nothing_released, publish};
+use crate::files::parent;
 use crate::progress::Progress;
-use halflit::figures::{about, at_most};
+use halflit::figures::{about, at_most, delta};
 use halflit::ledger::Standing;
 use halflit::noise::NoiseSource;
 use halflit::{Ledger, MechanismError, Plan, Plans, Release};
@@ -120,9 +121,9 @@ impl Trained {
             return;
         }
         println!(
-            "Spent epsilon {} at delta {:e}; charge {} in {}.",
+            "Spent epsilon {} at delta {}; charge {} in {}.",
             at_most(guarantee.accountant.upper, 4),
-            guarantee.delta,
+            delta(guarantee.delta),
             self.release.certificate.charge,
             ledger.display()
         );
@@ -150,7 +151,7 @@ pub fn must_be_free(out: &Path) -> Result<(), Failure> {
             out.display()
         )));
     }
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent(out);
     if !parent.is_dir() {
         return Err(Failure::BadInput(format!(
             "{} cannot be made: the folder {} does not exist (nothing was spent)",

@@ -80,3 +80,23 @@ fn other_statistics_are_refused() {
         assert!(refused.contains("above 0"), "{refused}");
     }
 }
+
+/// delta = 0: what is pure trains, what is not says what to do, and nothing is spent on the way.
+#[test]
+fn a_model_can_be_pure() {
+    let desk = desk();
+    desk.write("privacy.toml", &desk.read("privacy.toml").replace("delta = 1e-6", "delta = 0"));
+    assert!(desk.ok("check patients.csv").contains("epsilon 2, delta 0"));
+    let refused = desk.refused("train patients.csv --mechanism noisy_statistics");
+    assert!(refused.contains("delta = 0") && refused.contains("randomized_response"), "{refused}");
+    assert!(!desk.path("patients.ledger").exists());
+    let plan = desk.json("plan patients.csv");
+    assert_eq!(plan["candidates"][0]["mechanism"], "randomized_response", "{plan}");
+    let said = desk.ok("train patients.csv");
+    assert!(said.contains("at delta 0; charge"), "{said}");
+    assert!(desk.ok("verify patients-release").contains("pure differential privacy"));
+    // Where everything is a secret, nothing that is pure fits.
+    let desk = Desk::new(50);
+    let refused = desk.refused("train patients.csv --delta 0");
+    assert!(refused.contains("noisy_gradient has no finite epsilon at delta = 0"), "{refused}");
+}

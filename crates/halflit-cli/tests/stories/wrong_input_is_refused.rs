@@ -7,7 +7,7 @@ const WRONG_DECLARATIONS: &[(&str, &str, &[&str])] = &[
     ("epsilon = 2.0", "epsilon = nan", &["epsilon"]),
     ("epsilon = 2.0", "epsilon = inf", &["epsilon", "inf"]),
     ("delta = 1e-6", "delta = 1.0", &["delta"]),
-    ("delta = 1e-6", "delta = 0", &["delta"]),
+    ("delta = 1e-6", "delta = -1e-9", &["delta", "at least 0"]),
     ("delta = 1e-6", "detla = 1e-6", &["detla", "delta"]),
     ("unit = \"row\"", "unit = \"user\"", &["user"]),
     ("unit = \"row\"", "unit = \"user\"\nuser = \"ward\"", &["ward", "public"]),

@@ -229,6 +229,12 @@ impl Room {
         by_mu.max(by_renyi) * SAFETY
     }
 
+    /// The largest pure release that fits now by the rule for pure releases, which uses nothing of delta.
+    pub fn pure_left(&self) -> f64 {
+        // Rounded down: the charges' sum is rounded up.
+        -add_up(-self.epsilon, self.spent.pure).min(0.0)
+    }
+
     fn exceeded(&self) -> CapError {
         let Budget { epsilon, delta } = self.cap;
         let gaussian_left = self.gaussian_left();

@@ -77,6 +77,41 @@ mod under_a_cap {
         charges.len()
     }
 
+    /// Without a delta only pure releases fit, their epsilons add up to the last bit, and nothing is no number.
+    #[test]
+    fn a_cap_without_delta_adds_up_pure_releases_and_refuses_the_others() {
+        let cap = cap(1.0, 0.0);
+        assert_eq!(admitted(cap, &pure(0.25), 10), 4);
+        assert_eq!(admitted(cap, &pure(1.0), 10), 1);
+        let laplace = Event::Laplace {
+            sensitivity: L1Sensitivity::new(2.0).unwrap(),
+            // Just below one half, which a quotient rounded up would exceed.
+            scale: LaplaceScale::new(4.0f64.next_up().next_up()).unwrap(),
+        };
+        assert_eq!(admitted(cap, &laplace, 10), 2);
+        assert!(fits(cap, &[pure(0.3)], &pure(0.7)).is_ok());
+        assert!(fits(cap, &[pure(0.3)], &pure(0.7001)).is_err());
+        for event in [
+            gaussian(1e-6),
+            sampled(1e-3, 100.0, 1, Change::Replace),
+            Event::Zcdp { rho: Rho::new(1e-9).unwrap() },
+        ] {
+            for charges in [vec![], vec![pure(0.3)]] {
+                let refused = fits(cap, &charges, &event).unwrap_err();
+                let CapError::Exceeded { gaussian_left, .. } = refused else { panic!("{refused}") };
+                assert_eq!(gaussian_left, 0.0);
+            }
+            // A history that was never admitted leaves nothing either.
+            let room = Room::new(cap, std::slice::from_ref(&event)).unwrap();
+            assert_eq!(room.pure_left(), 0.0);
+            assert!(room.admit(&pure(0.1)).is_err());
+        }
+        let charges = [pure(0.3), laplace];
+        let left = Room::new(cap, &charges).unwrap().pure_left();
+        assert!((left - 0.2).abs() < 1e-14, "{left}");
+        assert!(fits(cap, &charges, &pure(left)).is_ok());
+    }
+
     #[test]
     fn gaussians_use_the_cap_almost_up_and_never_more() {
         for (eps, delta) in [(0.1, 1e-6), (1.0, 1e-6), (8.0, 1e-9)] {

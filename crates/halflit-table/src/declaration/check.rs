@@ -110,9 +110,9 @@ fn budget(page: &Page, section: &Section) -> Option<Budget> {
         required_number(page, section, "delta", "the chance that the guarantee may fail", "delta = 1e-6");
     let epsilon = above_zero(page, "epsilon", epsilon, "1.0 is a common choice");
     let delta = delta.and_then(|delta| {
-        let inside = delta.value > 0.0 && delta.value < 1.0;
-        let fix = "choose it well below one over the number of units, for instance 1e-6";
-        keep(page, inside, "delta", delta, "a number strictly between 0 and 1", fix)
+        let inside = (0.0..1.0).contains(&delta.value);
+        let fix = "choose it well below one over the number of units, for instance 1e-6; 0 asks for pure differential privacy";
+        keep(page, inside, "delta", delta, "a number of at least 0 and below 1", fix)
     });
     Some(Budget { epsilon: epsilon?, delta: delta?.value })
 }

@@ -38,7 +38,7 @@ pub struct Declaration {
 pub struct Budget {
     /// Finite and above 0.
     pub epsilon: f64,
-    /// Strictly between 0 and 1.
+    /// At least 0 and below 1. At 0 only mechanisms with pure differential privacy fit.
     pub delta: f64,
 }
 

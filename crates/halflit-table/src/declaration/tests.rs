@@ -181,6 +181,15 @@ fn every_loss_and_its_parameters() {
     }
 }
 
+#[test]
+fn a_budget_may_have_no_delta() {
+    for written in ["0", "0.0", "0e-3"] {
+        let text = SMALL.replace("delta = 1e-6", &format!("delta = {written}"));
+        let declaration = Declaration::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(declaration.budget(), Budget { epsilon: 1.0, delta: 0.0 });
+    }
+}
+
 /// Every refusal: what to change in a good declaration, and the message that must result.
 #[test]
 fn refused_declarations() {
@@ -192,8 +201,7 @@ fn refused_declarations() {
         (SMALL, "epsilon = 1.0", "epsilon = inf", "`epsilon` is inf"),
         (SMALL, "epsilon = 1.0", "epsilon = \"1\"", "`epsilon` is a text, but must be a number"),
         (SMALL, "epsilon = 1.0\n", "", "[budget] needs `epsilon`"),
-        (SMALL, "delta = 1e-6", "delta = 0", "`delta` is 0, but must be a number strictly between 0 and 1"),
-        (SMALL, "delta = 1e-6", "delta = 1", "`delta` is 1,"),
+        (SMALL, "delta = 1e-6", "delta = 1", "`delta` is 1, but must be a number of at least 0 and below 1"),
         (SMALL, "delta = 1e-6", "delta = nan", "`delta` is nan"),
         (SMALL, "delta = 1e-6", "delta = -1e-6", "`delta` is -1e-6"),
         (SMALL, "delta = 1e-6", "delta = inf", "`delta` is inf"),
@@ -592,7 +600,7 @@ proptest! {
         if let Ok(declaration) = Declaration::parse(&text, "privacy.toml") {
             let budget = declaration.budget();
             prop_assert!(budget.epsilon.is_finite() && budget.epsilon > 0.0);
-            prop_assert!(budget.delta > 0.0 && budget.delta < 1.0);
+            prop_assert!(budget.delta >= 0.0 && budget.delta < 1.0);
             for column in declaration.columns().iter().filter(|column| column.role != Role::Unused) {
                 prop_assert!(column.domain.is_some());
             }

@@ -23,6 +23,7 @@ mod state;
 pub use log::LogError;
 pub use repricing::{Unbounded, price_in};
 
+use crate::digest::random_id;
 use crate::plan::Priced;
 use halflit_noise::NoiseSource;
 use halflit_privacy::{AccountingError, Delta, Epsilon, Event, Interval, ParameterError, Relation};
@@ -30,7 +31,6 @@ use halflit_table::{Budget, Unsealed};
 use log::{Entry, Log};
 use serde::{Deserialize, Serialize};
 use state::State;
-use std::num::NonZeroU64;
 use std::path::Path;
 
 /// The account that `train` opens when a ledger has none.
@@ -45,9 +45,9 @@ pub enum LedgerError {
     Log(#[from] LogError),
     /// The charge would exceed a cap.
     #[error(
-        "account {account} allows epsilon {} at delta {:e}; this release would bring it to epsilon {}{}; plan with a smaller \
+        "account {account} allows epsilon {} at delta {}; this release would bring it to epsilon {}{}; plan with a smaller \
          --epsilon, or give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
-        cap.epsilon, cap.delta, crate::figures::at_most(*after, 4), what_is_left(*left)
+        cap.epsilon, crate::figures::delta(cap.delta), crate::figures::at_most(*after, 4), what_is_left(*cap, *left)
     )]
     OverCap {
         /// Which account.
@@ -56,8 +56,20 @@ pub enum LedgerError {
         cap: Budget,
         /// The smallest epsilon at the cap's delta that would have admitted this release too.
         after: f64,
-        /// The largest further Gaussian release that fits, as an epsilon at the cap's delta.
+        /// The largest further Gaussian release that fits, as an epsilon at the cap's delta; the largest pure one if that is 0.
         left: Option<f64>,
+    },
+    /// A release without a pure price meets an account without a delta.
+    #[error(
+        "account {account} allows pure differential privacy only (delta 0), and {} not pure; plan with --delta 0, or give the \
+         account's promise up: open one with a delta above 0 (halflit ledger open) and close this one",
+        if *is_new { "this release is" } else { "an earlier charge is" }
+    )]
+    NotPure {
+        /// Which account.
+        account: String,
+        /// Whether it is the release that asks to be charged.
+        is_new: bool,
     },
     /// The charge has no bounded cost in an open account.
     #[error(
@@ -109,10 +121,11 @@ pub enum LedgerError {
     Parameter(#[from] ParameterError),
 }
 
-fn what_is_left(left: Option<f64>) -> String {
+fn what_is_left(cap: Budget, left: Option<f64>) -> String {
     match left {
         Some(left) => format!(
-            "; a further Gaussian release of at most epsilon {} fits",
+            "; a further {} release of at most epsilon {} fits",
+            if cap.delta > 0.0 { "Gaussian" } else { "pure" },
             crate::figures::at_least(left, 4)
         ),
         None => "; nothing is left".to_owned(),
@@ -205,7 +218,7 @@ pub struct Standing {
     /// have admitted the charges, each chosen after seeing the earlier ones; the lower end is what they cost had all been planned in advance.
     /// A closed account counts what was charged until it was closed.
     pub spent: Option<Interval>,
-    /// The largest further Gaussian release that fits, as an epsilon at the account's delta.
+    /// The largest further Gaussian release that fits, as an epsilon at the account's delta; the largest pure one if that is 0.
     pub left: Option<f64>,
 }
 
@@ -421,11 +434,9 @@ impl Ledger {
     }
 }
 
-/// A random 128-bit id, so that a dataset can be named without saying anything about it.
+/// A dataset is named without saying anything about it.
 fn dataset_id() -> Result<String, LedgerError> {
-    let mut stream = NoiseSource::from_os()?.stream()?;
-    let words = [(); 2].map(|()| stream.uniform_below(NonZeroU64::MAX));
-    Ok(words.map(|word| format!("{word:016x}")).concat())
+    Ok(random_id(&mut NoiseSource::from_os()?.stream()?))
 }
 
 #[cfg(test)]

@@ -121,6 +121,10 @@ impl State {
         if is_within(cap, &events)? {
             return Ok(());
         }
+        if let Some(place) = first_not_pure(cap, &events)? {
+            let is_new = further.is_some() && place + 1 == events.len();
+            return Err(LedgerError::NotPure { account: account.name.clone(), is_new });
+        }
         let after = needed_epsilon(cap.delta, &events)?;
         if further.is_some() {
             events.pop();
@@ -179,6 +183,19 @@ fn is_within(cap: Cap, events: &[Event]) -> Result<bool, LedgerError> {
     Ok(true)
 }
 
+/// Where the first event stands that has no place in an account without a delta; none if the account has one.
+fn first_not_pure(cap: Cap, events: &[Event]) -> Result<Option<usize>, LedgerError> {
+    if cap.delta.get() > 0.0 {
+        return Ok(None);
+    }
+    for (place, event) in events.iter().enumerate() {
+        if Profile::of(event)?.epsilon(cap.delta).upper == f64::INFINITY {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
+
 /// The smallest epsilon that would have admitted a history at this delta, to a part in a thousand and rounded up; infinite if none below 2^20 does.
 fn needed_epsilon(delta: Delta, events: &[Event]) -> Result<f64, LedgerError> {
     let costly: Vec<&Event> = events.iter().filter(|event| !is_nothing(event)).collect();
@@ -186,6 +203,10 @@ fn needed_epsilon(delta: Delta, events: &[Event]) -> Result<f64, LedgerError> {
         [] => return Ok(0.0),
         // Alone it has its own profile.
         [one] => return Ok(Profile::of(one)?.epsilon(delta).upper),
+        // Pure epsilons add up, whoever chose them when.
+        _ if delta.get() == 0.0 => {
+            return Ok(Profile::of(&Event::Composed(events.to_vec()))?.epsilon(delta).upper);
+        }
         _ => {}
     }
     let holds = |epsilon: f64| is_within(Cap { epsilon: Epsilon::new(epsilon)?, delta }, events);
@@ -215,9 +236,14 @@ fn is_nothing(event: &Event) -> bool {
     }
 }
 
-/// The largest further Gaussian release that fits, as the epsilon it would have on its own at the cap's delta.
+/// The largest further Gaussian release that fits, as the epsilon it would have on its own at the cap's delta; without a delta the largest pure one.
 fn left_after(cap: Cap, events: &[Event]) -> Result<Option<f64>, LedgerError> {
-    let mu = Mu::new(Room::new(cap, events)?.gaussian_left())?;
+    let room = Room::new(cap, events)?;
+    if cap.delta.get() == 0.0 {
+        // Rounding leaves less than this.
+        return Ok(Some(room.pure_left()).filter(|&left| left > 1e-9 * cap.epsilon.get()));
+    }
+    let mu = Mu::new(room.gaussian_left())?;
     let left = Profile::of(&Event::Gdp { mu })?.epsilon(cap.delta).upper;
     // Less than a hundredth of the cap is what rounding leaves of a budget that is spent.
     Ok(Some(left).filter(|&left| left > 0.01 * cap.epsilon.get()))

@@ -268,6 +268,38 @@ fn sampled_releases_are_admitted_by_the_filter() {
     assert!(spent.upper <= 1.002 * cap.epsilon && spent.lower <= as_if_planned(admitted), "{spent:?}");
 }
 
+/// An account without a delta: pure releases add up to the last bit, the others are refused by name, and what is left is told in pure epsilon.
+#[test]
+fn an_account_without_delta_is_for_pure_releases() {
+    let pure = |epsilon: f64| Event::PureDp { epsilon: Epsilon::new(epsilon).unwrap() };
+    let folder = Folder::new();
+    let mut ledger = budget_ledger(&folder, Budget { epsilon: 1.0, delta: 0.0 });
+    let standing = |ledger: &Ledger| ledger.overview().unwrap().accounts.remove(0);
+    assert_eq!((standing(&ledger).spent.unwrap().upper, standing(&ledger).left), (0.0, Some(1.0)));
+    let gaussian = Event::Gdp { mu: Mu::new(0.01).unwrap() };
+    let refused = record(&mut ledger, &gaussian).unwrap_err();
+    assert!(matches!(refused, LedgerError::NotPure { is_new: true, .. }), "{refused}");
+    assert!(refused.to_string().contains("this release is not pure; plan with --delta 0"), "{refused}");
+    record(&mut ledger, &pure(0.3)).unwrap();
+    record(&mut ledger, &Event::Composed(vec![])).unwrap();
+    let refused = record(&mut ledger, &pure(0.8)).unwrap_err().to_string();
+    assert!(
+        refused.contains("epsilon 1 at delta 0;") && refused.contains("bring it to epsilon 1.1;"),
+        "{refused}"
+    );
+    assert!(refused.contains("a further pure release of at most epsilon 0.7 fits"), "{refused}");
+    record(&mut ledger, &pure(0.7)).unwrap();
+    assert_eq!((standing(&ledger).spent.unwrap().upper, standing(&ledger).left), (1.0, None));
+    // An earlier Gaussian charge keeps an account without a delta from being opened.
+    let folder = Folder::new();
+    let mut ledger = budget_ledger(&folder, Budget { epsilon: 1.0, delta: 1e-6 });
+    record(&mut ledger, &gaussian).unwrap();
+    record(&mut ledger, &pure(0.1)).unwrap();
+    let cap = Budget { epsilon: 9.0, delta: 0.0 };
+    let refused = ledger.open_account("pure", &Relation::full(Change::Replace), cap).unwrap_err();
+    assert!(matches!(refused, LedgerError::NotPure { is_new: false, .. }), "{refused}");
+}
+
 /// Charges that cost nothing change nothing, wherever they stand.
 #[test]
 fn free_releases_are_free() {

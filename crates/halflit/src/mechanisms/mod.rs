@@ -56,6 +56,17 @@ pub enum MechanismError {
          another mechanism, such as noisy_gradient"
     )]
     NeedsHiddenLabelOnly,
+    /// Gaussian noise has no finite epsilon at delta = 0.
+    #[error(
+        "{what} has no finite epsilon at delta = 0, because Gaussian noise is never pure; declare a delta above 0, such as 1e-6 (or --delta 1e-6){}",
+        or_one_of(pure)
+    )]
+    NeedsDelta {
+        /// What needs a delta.
+        what: String,
+        /// What would do without one.
+        pure: Vec<&'static str>,
+    },
     /// Randomized response protects single rows under replace.
     #[error(
         "randomized response protects single rows under replace; declare unit = \"row\" and change = \"replace\", or take noisy_statistics"
@@ -185,6 +196,10 @@ pub enum MechanismError {
     /// The caller asked to stop.
     #[error("interrupted: nothing is released, and the charge stays in the ledger")]
     Interrupted,
+}
+
+fn or_one_of(pure: &[&str]) -> String {
+    if pure.is_empty() { String::new() } else { format!(", or take {}", pure.join(" or ")) }
 }
 
 impl MechanismError {
@@ -480,6 +495,18 @@ pub enum MechanismPlan {
     BeliefUpdates(belief_updates::Plan),
 }
 
+/// Every mechanism that can be asked for by name.
+const ALL_NAMES: [&str; 8] = [
+    noisy_gradient::NAME,
+    belief_statistics::NAME,
+    block_statistics::NAME,
+    noisy_statistics::NAME,
+    randomized_response::NAME,
+    public_rows::NAME,
+    belief_updates::CENTRED_NAME,
+    belief_updates::NAME,
+];
+
 impl MechanismPlan {
     /// The names of the mechanisms that the declaration is of the kind for.
     pub(crate) fn names(problem: &Problem) -> Vec<&'static str> {
@@ -509,8 +536,15 @@ impl MechanismPlan {
             Some(wanted) => vec![wanted],
             None => MechanismPlan::names(problem),
         };
+        // Everything else adds Gaussian noise.
+        let is_pure = |name: &str| matches!(name, randomized_response::NAME | public_rows::NAME);
         let planned = |name: &str| -> Vec<Result<MechanismPlan, MechanismError>> {
             match name {
+                name if budget.delta.get() == 0.0 && !is_pure(name) && ALL_NAMES.contains(&name) => {
+                    let pure =
+                        MechanismPlan::names(problem).into_iter().filter(|name| is_pure(name)).collect();
+                    vec![Err(MechanismError::NeedsDelta { what: name.to_owned(), pure })]
+                }
                 noisy_gradient::NAME => noisy_gradient_variants(problem, gradient)
                     .iter()
                     .map(|params| {

@@ -15,7 +15,7 @@ pub use errors::StandardErrors;
 pub use model::{Evaluation, MODEL_FORMAT, Model, ModelError, Predictions};
 
 use crate::digest::sha256;
-use crate::figures::{at_least, at_most};
+use crate::figures::{self, at_least, at_most};
 use crate::ledger::{Receipt, Standing};
 use crate::mechanisms::{Fitted, Statement};
 use crate::run::RawOutput;
@@ -82,10 +82,11 @@ impl Left {
         let spent = self
             .spent
             .map_or("an unknown amount".to_owned(), |spent| format!("epsilon {}", at_most(spent, 4)));
+        let kind = if delta > 0.0 { "Gaussian" } else { "pure" };
         let left = self.left.map_or("nothing more fits".to_owned(), |left| {
-            format!("a further Gaussian release of epsilon {} fits", at_least(left, 3))
+            format!("a further {kind} release of epsilon {} fits", at_least(left, 3))
         });
-        format!("{spent} of {epsilon} is spent at delta {delta:e}; {left}.")
+        format!("{spent} of {epsilon} is spent at delta {}; {left}.", figures::delta(delta))
     }
 }
 

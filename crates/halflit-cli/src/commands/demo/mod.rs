@@ -82,8 +82,10 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     println!(
-        "Trained with epsilon {} and delta {:e} per reader. On {} advertisements shown to new readers:\n",
-        guarantee.epsilon, guarantee.delta, private.rows
+        "Trained with epsilon {} and delta {} per reader. On {} advertisements shown to new readers:\n",
+        guarantee.epsilon,
+        halflit::figures::delta(guarantee.delta),
+        private.rows
     );
     println!("  {:<32}{:>10}{:>12}", "", "accuracy", "mean loss");
     for (name, evaluation) in [
