@@ -4,8 +4,9 @@ use crate::commands::options::budget;
 use crate::commands::outcome::{nothing_released, publish};
 use crate::commands::train::must_be_free;
 use clap::ValueEnum;
-use halflit::figures::at_most;
+use halflit::figures::{at_most, delta};
 use halflit::ledger::Standing;
+use halflit::mechanisms::Statement;
 use halflit::mechanisms::weighted_mean::{
     MeanPlans, MeanRelease, MeanRequest, MeanSummary, NoiseLaw, Variant,
 };
@@ -28,7 +29,7 @@ pub struct Args {
     /// Spend at most this epsilon in this release [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// With this delta [default: the declared budget].
+    /// With this delta; 0 asks for pure differential privacy, and so for Laplace noise [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
     /// The estimator [default: the one with the smallest predicted error].
@@ -134,9 +135,10 @@ fn print_plans(plans: &MeanPlans, json: bool) {
         let MeanSummary { variant, noise, predicted_error, weight, public_row_weight, clip_norm, .. } =
             summary;
         println!(
-            "  {:<18} {:<9} {predicted_error:>15.6} {weight:>12.3e} {public_row_weight:>12.3e} {clip_norm:>10.4}",
+            "  {:<18} {:<9} {predicted_error:>15.6} {weight:>12.3e} {public_row_weight:>12.3e} {:>10}",
             variant.name(),
             noise.map_or("none", NoiseLaw::name),
+            clip_norm.map_or("none".to_owned(), |norm| format!("{norm:.4}")),
         );
     }
     println!(
@@ -166,8 +168,16 @@ fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Pat
     );
     let width = mean.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
     println!("  {:<width$} {:>16} {:>14} {:>16}", "column", "mean", "noise", "standard error");
+    let is_exact = |column: &str| match &certificate.mechanism {
+        Statement::WeightedMean(statement) => statement.is_exact(column),
+        _ => false,
+    };
     for column in &mean.columns {
-        let error = column.standard_error.map_or("unknown".to_owned(), |error| format!("{error:.6}"));
+        let error = match column.standard_error {
+            Some(error) => format!("{error:.6}"),
+            None if is_exact(&column.name) => "exact".to_owned(),
+            None => "unknown".to_owned(),
+        };
         println!(
             "  {:<width$} {:>16.6} {:>14.6} {error:>16}",
             column.name, column.mean, column.noise_deviation
@@ -175,9 +185,9 @@ fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Pat
     }
     let guarantee = certificate.guarantee;
     println!(
-        "\nSpent epsilon {} at delta {:e}; charge {} in {}.",
+        "\nSpent epsilon {} at delta {}; charge {} in {}.",
         at_most(guarantee.accountant.upper, 4),
-        guarantee.delta,
+        delta(guarantee.delta),
         certificate.charge,
         ledger.display()
     );

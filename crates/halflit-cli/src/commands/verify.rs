@@ -1,6 +1,6 @@
 use crate::Failure;
 use halflit::Certificate;
-use halflit::figures::{at_least, at_most};
+use halflit::figures::{at_least, at_most, delta};
 use halflit::mechanisms::Statement;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let certificate: Certificate = serde_json::from_str(&text)
         .map_err(|error| Failure::Failed(format!("{path} is not a valid certificate: {error}")))?;
     let verified = certificate.verify().map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
-    let checked_model = args
-        .model
-        .or_else(|| is_folder.then(|| args.certificate.join(released_file(&certificate.mechanism))));
+    let (kind, name) = released(&certificate.mechanism);
+    let checked_model = args.model.or_else(|| is_folder.then(|| args.certificate.join(name)));
     let checked_statistics = (is_folder && certificate.statistics_sha256.is_some())
         .then(|| args.certificate.join("statistics.json"));
     let check_file = |kind: &str, file: &Path, is_certified: &dyn Fn(&[u8]) -> bool| {
@@ -44,8 +43,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         }
         Err(Failure::Failed(format!("{} is not the {kind} that {path} certifies", file.display())))
     };
-    if let Some(model) = &checked_model {
-        check_file("model", model, &|bytes| certificate.is_for_model(bytes))?;
+    if let Some(file) = &checked_model {
+        check_file(kind, file, &|bytes| certificate.is_for_model(bytes))?;
     }
     if let Some(statistics) = &checked_statistics {
         check_file("statistics", statistics, &|bytes| certificate.is_for_statistics(bytes))?;
@@ -62,7 +61,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    println!("The certificate holds: epsilon {} at delta {:e}.", verified.epsilon, verified.delta);
+    let pure = if verified.delta == 0.0 { " (pure differential privacy)" } else { "" };
+    println!("The certificate holds: epsilon {} at delta {}{pure}.", verified.epsilon, delta(verified.delta));
     println!("{}", verified.sentence);
     println!(
         "Recomputed epsilon lies between {} and {}.",
@@ -70,8 +70,8 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         at_most(verified.recomputed_epsilon.upper, 6)
     );
     match checked_model {
-        Some(model) => println!("{} is the certified model.", model.display()),
-        None => println!("The model was not checked: add --model model.json."),
+        Some(file) => println!("{} is the certified {kind}.", file.display()),
+        None => println!("The {kind} was not checked: add --model {name}."),
     }
     if let Some(statistics) = checked_statistics {
         println!("{} holds the certified statistics.", statistics.display());
@@ -79,11 +79,11 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the folder of a release calls the file that the certificate is about.
-fn released_file(mechanism: &Statement) -> &'static str {
+/// What a certificate is about, and what the folder of a release calls it.
+fn released(mechanism: &Statement) -> (&'static str, &'static str) {
     match mechanism {
-        Statement::WeightedMean(_) => "mean.json",
-        Statement::Local(_) => "messages.ndjson",
-        _ => "model.json",
+        Statement::WeightedMean(_) => ("mean", "mean.json"),
+        Statement::Local(_) => ("file of messages", "messages.ndjson"),
+        _ => ("model", "model.json"),
     }
 }

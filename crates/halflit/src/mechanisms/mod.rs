@@ -441,18 +441,15 @@ fn mean_belongs_to(relation: &Relation, mean: &weighted_mean::Statement) -> Resu
     if mean.public_rows > 0 && *relation.private_rows() == PrivateRows::All {
         return Err(Inconsistency::new("public_rows", "0, because no row is public"));
     }
-    let can_be_sensitive = match relation.sensitive() {
-        SensitiveColumns::All => mean.sensitive_columns > 0,
-        SensitiveColumns::Named(names) => mean.sensitive_columns <= names.as_slice().len() as u64,
+    let is_protected = |column: &String| match relation.sensitive() {
+        SensitiveColumns::All => true,
+        SensitiveColumns::Named(names) => names.contains(column),
     };
-    if !can_be_sensitive || mean.centre.len() as u64 != mean.sensitive_columns {
-        return Err(Inconsistency::new(
-            "sensitive_columns",
-            "as many as the relation protects, each with a centre",
-        ));
+    if !mean.sensitive_columns.iter().all(is_protected) {
+        return Err(Inconsistency::new("sensitive_columns", "columns that the relation protects"));
     }
-    if mean.noise.is_none() && mean.sensitive_columns > 0 && mean.weight != 0.0 {
-        return Err(Inconsistency::new("noise", "there, because private units count"));
+    if mean.public_columns.iter().any(is_protected) {
+        return Err(Inconsistency::new("public_columns", "columns that the relation does not protect"));
     }
     Ok(())
 }

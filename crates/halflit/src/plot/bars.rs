@@ -22,6 +22,8 @@ pub struct BarChart {
     pub title: String,
     /// What the bars measure.
     pub x_label: String,
+    /// Values that the axis reaches besides zero and the bars.
+    pub shows: Vec<f64>,
     /// From top to bottom.
     pub bars: Vec<Bar>,
 }
@@ -61,7 +63,7 @@ impl BarChart {
             Scale::Linear => 0.0,
             Scale::Log => power_below(ends.clone().filter(|end| *end > 0.0).fold(f64::INFINITY, f64::min)),
         };
-        let axis = Axis::spanning(scale, ends.chain([start]));
+        let axis = Axis::spanning(scale, ends.chain([start]).chain(self.shows.iter().copied()));
         // As much room as the longest name takes: a narrow chart stays readable on a phone.
         let longest = self.bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
         let names = (16.0 + CHARACTER * longest.min(NAME_CHARACTERS) as f64).max(60.0);
@@ -127,7 +129,8 @@ mod tests {
     fn a_logarithmic_axis_starts_below_the_shortest_bar() {
         let bar = |name: &str, value: f64| Bar { name: name.into(), value, error: None };
         let bars = vec![bar("one", 0.1), bar("many", 1000.0), bar("none", 0.0)];
-        let svg = BarChart { title: "Sizes".into(), x_label: "norm".into(), bars }.to_inline_log_svg();
+        let chart = BarChart { title: "Sizes".into(), x_label: "norm".into(), shows: Vec::new(), bars };
+        let svg = chart.to_inline_log_svg();
         let widths: Vec<f64> = svg
             .split("<rect class=")
             .skip(1)
@@ -139,10 +142,24 @@ mod tests {
     }
 
     #[test]
+    fn the_axis_reaches_what_it_is_said_to_show() {
+        let bars = vec![Bar { name: "age".into(), value: 0.4, error: None }];
+        let ends_at_one = |shows: Vec<f64>| BarChart {
+            title: "Means".into(),
+            x_label: "share".into(),
+            shows,
+            bars: bars.clone(),
+        };
+        assert!(ends_at_one(vec![1.0]).to_svg().contains(">1</text>"));
+        assert!(!ends_at_one(vec![]).to_svg().contains(">1</text>"));
+    }
+
+    #[test]
     fn bars_start_at_zero_and_long_names_are_cut() {
         let chart = BarChart {
             title: "Weights".into(),
             x_label: "log-odds".into(),
+            shows: Vec::new(),
             bars: vec![
                 Bar { name: "x".repeat(80), value: 1.0, error: Some(0.5) },
                 Bar { name: "age".into(), value: -2.0, error: None },

@@ -4,7 +4,8 @@ use super::report::{STYLE, drawn, made, protected, spent};
 use super::{Certificate, Left};
 use crate::figures::{about, whole};
 use crate::ledger::Standing;
-use crate::mechanisms::weighted_mean::{MeanFile, Variant};
+use crate::mechanisms::Statement;
+use crate::mechanisms::weighted_mean::{self, MeanFile, NoiseLaw, Variant};
 use crate::plot::BarChart;
 use halflit_table::PublicFacts;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -31,14 +32,16 @@ pub(crate) fn render(
             body {
                 header {
                     p.kicker { "halflit release report" }
-                    h1 { "Private means of " (whole(mean.columns.len() as u64)) " columns" }
+                    h1 { @match &mean.columns[..] {
+                        [column] => { "The private mean of " (column.name) }
+                        columns => { "Private means of " (whole(columns.len() as u64)) " columns" } } }
                     p { "Charged " (certificate.charged_at) ", charge " (certificate.charge) " of dataset "
                         code { (certificate.dataset.chars().take(8).collect::<String>()) } "." }
                     @if certificate.randomness == super::certificate::SEEDED_RANDOMNESS {
                         p.alarm { (certificate.randomness) }
                     }
                 }
-                (means(mean, chart))
+                (means(certificate, mean, chart))
                 (protected(certificate, facts))
                 (spent(certificate, &left))
                 (made(certificate))
@@ -49,37 +52,64 @@ pub(crate) fn render(
     .into_string()
 }
 
-fn means(mean: &MeanFile, chart: &BarChart) -> Markup {
-    let how = match mean.variant {
-        Variant::PublicOnly => {
-            "The public rows alone: private rows would have added more noise than knowledge."
-        }
+/// How the means were made, in a sentence or two.
+fn how(certificate: &Certificate, mean: &MeanFile) -> String {
+    let said = match mean.variant {
+        Variant::PublicOnly => "The public rows alone: no private row was used.",
         Variant::Gaussian => "Every row counts the same.",
         Variant::Weighted => {
             "Private rows count as much as makes the expected squared error smallest, public rows the rest."
         }
         Variant::CentredWeighted => {
-            "Private rows are clipped to a ball around the public mean, which needs much less noise, and weighed against the public rows."
+            "Private rows are clipped to a ball around the public mean and weighed against the public rows."
         }
         Variant::Exact => "Every chosen column is public: the means are exact.",
+    };
+    match &certificate.mechanism {
+        Statement::WeightedMean(weighted_mean::Statement {
+            noise: Some(noise), sensitive_columns, ..
+        }) if mean.variant == Variant::CentredWeighted => {
+            let columns = sensitive_columns.len() as f64;
+            let (norm, whole) = match noise.law {
+                NoiseLaw::Gaussian => ("l2", columns.sqrt()),
+                NoiseLaw::Laplace => ("l1", columns),
+            };
+            format!(
+                "{said} The noise is in proportion to the ball's radius: {} instead of the {} of the declared bounds ({norm} norm, columns mapped to −1 … 1).",
+                about(noise.clip_norm, 3),
+                about(whole, 3)
+            )
+        }
+        _ => said.to_owned(),
+    }
+}
+
+fn means(certificate: &Certificate, mean: &MeanFile, chart: &BarChart) -> Markup {
+    let is_exact = |column: &str| match &certificate.mechanism {
+        Statement::WeightedMean(statement) => statement.is_exact(column),
+        _ => false,
     };
     html! {
         section {
             h2 { "The means" }
-            p { (how) " " (whole(mean.private_units)) " private units, " (whole(mean.public_rows)) " public rows." }
+            p { (how(certificate, mean)) " " (whole(mean.private_units)) " private units, " (whole(mean.public_rows)) " public rows." }
             (drawn(chart.to_inline_svg()))
-            table.numbers {
-                tr { th { "column" } th { "mean" } th { "noise (standard deviation)" } th { "standard error" } th { "bounds" } }
+            div.scroll { table.numbers.many {
+                tr { th { "column" } th { "mean" } th { "noise" } th { "standard error" } th { "bounds" } }
                 @for column in &mean.columns {
                     tr {
                         th { (column.name) }
                         td { (about(column.mean, 4)) }
                         td { (about(column.noise_deviation, 4)) }
-                        td { @match column.standard_error { Some(error) => { (about(error, 4)) } None => "unknown" } }
+                        td { @match column.standard_error {
+                            Some(error) => { (about(error, 4)) }
+                            None if is_exact(&column.name) => "exact",
+                            None => "unknown" } }
                         td { (about(column.bounds.0, 4)) " to " (about(column.bounds.1, 4)) }
                     }
                 }
-            }
+            } }
+            p { "Noise: the standard deviation of the privacy noise; the standard error adds the scatter of the rows, where public rows tell it." }
             @if mean.predicted_clipping_bias > 0.0 {
                 p { "Clipping may pull the means towards the public mean, by about " (about(mean.predicted_clipping_bias, 4))
                     " together (columns mapped to −1 … 1), as far as the public rows tell. The standard errors leave that out." }

@@ -5,6 +5,7 @@ use super::errors::StandardErrors;
 use super::model::Model;
 use crate::figures::{about, at_least, at_most, whole};
 use crate::mechanisms::noisy_gradient::parts::Descent;
+use crate::mechanisms::weighted_mean::NoiseLaw;
 use crate::mechanisms::{Statement, SummedNoise, noisy_gradient};
 use crate::plan::PublicRowsWorth;
 use crate::plot::{Bar, BarChart, profile_chart};
@@ -104,7 +105,19 @@ pub(super) fn protected(certificate: &Certificate, facts: &PublicFacts) -> Marku
 pub(super) fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
     let guarantee = certificate.guarantee;
     let factor = guarantee.epsilon.exp();
-    let chart = profile_chart(&certificate.profile, Some((guarantee.epsilon, guarantee.delta)));
+    if guarantee.epsilon == 0.0 {
+        return html! {
+            section {
+                h2 { "What was spent" }
+                p.figure { "ε = 0, δ = 0" }
+                p { "Nothing: the release is the same for every pair of neighbouring tables." }
+                (accounts(left))
+            }
+        };
+    }
+    // A point without a delta has no place on a logarithmic axis.
+    let promise = Some((guarantee.epsilon, guarantee.delta)).filter(|(_, delta)| *delta > 0.0);
+    let chart = profile_chart(&certificate.profile, promise);
     html! {
         section {
             h2 { "What was spent" }
@@ -116,10 +129,20 @@ pub(super) fn spent(certificate: &Certificate, left: &[Left]) -> Markup {
                 p { "The release is " (at_most(mu, CLAIM_FIGURES)) "-Gaussian differentially private"
                     @if let Some(rho) = certificate.zcdp_rho { " and " (at_most(rho, CLAIM_FIGURES)) "-zCDP" } "." }
             }
-            (drawn(chart.to_inline_svg()))
-            @for account in left {
-                p { "Account " code { (account.account) } ": " (account.sentence()) }
+            @if promise.is_none() {
+                p { "This is pure differential privacy: δ is zero from ε = " (at_most(guarantee.epsilon, CLAIM_FIGURES)) " on, where the curve below leaves its
+                    logarithmic axis." }
             }
+            (drawn(chart.to_inline_svg()))
+            (accounts(left))
+        }
+    }
+}
+
+fn accounts(left: &[Left]) -> Markup {
+    html! {
+        @for account in left {
+            p { "Account " code { (account.account) } ": " (account.sentence()) }
         }
     }
 }
@@ -195,6 +218,7 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
     let chart = BarChart {
         title: format!("Noise against signal, {what}"),
         x_label: "l2 norm, one tick per power of ten".to_owned(),
+        shows: Vec::new(),
         bars: bars.map(|(name, value)| Bar { name: name.to_owned(), value, error: None }).to_vec(),
     };
     html! {
@@ -218,6 +242,7 @@ fn bought(worth: &PublicRowsWorth) -> Markup {
     let chart = BarChart {
         title: "Predicted excess of the mean loss".to_owned(),
         x_label: "above the best model".to_owned(),
+        shows: Vec::new(),
         bars: bars.into_iter().filter_map(bar).filter(|bar| bar.value.is_finite()).collect(),
     };
     html! {
@@ -264,6 +289,7 @@ fn coefficients(model: &Model) -> Markup {
     let chart = BarChart {
         title: format!("The {} largest weights", largest.len()),
         x_label: "weight".to_owned(),
+        shows: Vec::new(),
         bars: largest.into_iter().map(|(name, value, error)| Bar { name, value, error }).collect(),
     };
     let has_errors = matches!(model.standard_errors(), Some(StandardErrors::Given(_)));
@@ -295,11 +321,19 @@ fn coefficients(model: &Model) -> Markup {
 
 pub(super) fn made(certificate: &Certificate) -> Markup {
     let numerics = match certificate.numerics {
-        Numerics::ExactLattice => "Sums are exact integers, contributions are clamped in integers, and the noise is an exact rounded normal: no
-            floating point lies between a private value and its noise.",
-        Numerics::ExactCoins => "Every private cell was reported truthfully or falsely by an exact coin: no floating point decides a report.",
-        Numerics::Idealized => "The law of the output was evaluated in floating point; the promise assumes ideal arithmetic.",
-        Numerics::NoNoiseNeeded => "No private value was used.",
+        Numerics::ExactLattice => {
+            let law = noise_words(&certificate.mechanism);
+            format!(
+                "Sums are exact integers, contributions are clamped in integers, and the noise is {law}: no floating point lies between a private value and its noise."
+            )
+        }
+        Numerics::ExactCoins => {
+            "Every private cell was reported truthfully or falsely by an exact coin: no floating point decides a report.".to_owned()
+        }
+        Numerics::Idealized => {
+            "The law of the output was evaluated in floating point; the promise assumes ideal arithmetic.".to_owned()
+        }
+        Numerics::NoNoiseNeeded => "No private value was used.".to_owned(),
     };
     html! {
         section {
@@ -340,6 +374,16 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
     }
 }
 
+/// What the noise of a mechanism on the lattice is.
+fn noise_words(mechanism: &Statement) -> &'static str {
+    match mechanism {
+        Statement::WeightedMean(mean) if mean.law() == Some(NoiseLaw::Laplace) => {
+            "an exact rounded Laplace variable"
+        }
+        _ => "an exact rounded normal",
+    }
+}
+
 /// More steps than this are shown evenly thinned: the certificate has all of them.
 const MOST_STEPS_SHOWN: usize = 200;
 
@@ -363,7 +407,7 @@ fn every_step(statement: &noisy_gradient::Statement) -> Markup {
     html! {
         details {
             summary { "Every step" }
-            table.numbers {
+            table.numbers.many {
                 tr { th { "step" } th { "mu, before sampling" } th { "clip norm" } th { "noise standard deviation" } }
                 @for (steps, multiplier, norm) in lines.iter().step_by(apart) {
                     tr { th { (steps) } td { (about(statement.change.sensitivity_per_radius() / multiplier, 3)) }

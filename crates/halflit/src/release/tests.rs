@@ -1,5 +1,6 @@
 use super::*;
 use crate::ledger::Ledger;
+use crate::mechanisms::weighted_mean::NoiseLaw;
 use crate::mechanisms::{Statement, noisy_gradient};
 use crate::plan::{Plans, Request};
 use crate::testing::{LOSSES, Story, seeded};
@@ -238,7 +239,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 32] = [
+    const FREE: [&str; 34] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -278,6 +279,9 @@ fn every_field_that_follows_from_others_is_recomputed() {
         // From two on their number does not matter; everybody sends one message.
         "/mechanism/hidden_coordinates",
         "/mechanism/messages",
+        // Every column of this relation is sensitive, whatever its name; others are compared with theirs: see below.
+        "/mechanism/sensitive_columns/0",
+        "/mechanism/sensitive_columns/1",
     ];
     /// What steers the use of belief queries, beside the number of updates.
     const STEERING: [&str; 6] = ["rate", "truncation", "threshold", "size_floor", "vector_bound", "trust"];
@@ -297,7 +301,11 @@ fn every_field_that_follows_from_others_is_recomputed() {
             }
             let verified = certificate.sealed().verify();
             // A promise without any delta holds at every delta.
-            let is_pure = matches!(honest.mechanism, Statement::RandomizedResponse(_) | Statement::Local(_));
+            let is_pure = match &honest.mechanism {
+                Statement::RandomizedResponse(_) | Statement::Local(_) => true,
+                Statement::WeightedMean(mean) => mean.law() == Some(NoiseLaw::Laplace),
+                _ => false,
+            };
             if is_pure && pointer == "/guarantee/delta" {
                 continue;
             }
@@ -418,7 +426,7 @@ fn a_mean_without_noise_uses_no_private_cell() {
         let rows = if public { rows } else { PrivateRows::All };
         Relation::new(Unit::Row, sensitive, rows, Change::Replace).unwrap()
     };
-    let mean = |variant: Variant, columns: usize, weight: f64, public_rows: u64| {
+    let mean = |variant: Variant, sensitive: &[&str], weight: f64, public_rows: u64| {
         let public_row_weight =
             if public_rows > 0 { (1.0 - 10.0 * weight) / public_rows as f64 } else { 0.0 };
         Statement::WeightedMean(Mean {
@@ -426,29 +434,37 @@ fn a_mean_without_noise_uses_no_private_cell() {
             change: Change::Replace,
             units: 10,
             public_rows,
-            sensitive_columns: columns as u64,
+            sensitive_columns: sensitive.iter().map(|&name| name.to_owned()).collect(),
+            public_columns: vec!["age".to_owned()],
             weight,
             public_row_weight,
-            centre: vec![0.0; columns],
+            centre: vec![0.0; sensitive.len()],
             noise: None,
         })
     };
     let holds = |statement: &Statement, relation: &Relation| {
         statement.check().is_ok() && statement.belongs_to(relation).is_ok()
     };
-    let exact = mean(Variant::Exact, 0, 0.1, 0);
+    let exact = mean(Variant::Exact, &[], 0.1, 0);
     assert!(holds(&exact, &relation(&["y"], false)));
     assert!(!holds(&exact, &relation(&[], false)), "every column is sensitive");
-    let public_only = mean(Variant::PublicOnly, 2, 0.0, 5);
-    assert!(holds(&public_only, &relation(&[], true)));
-    assert!(!holds(&public_only, &relation(&[], false)), "no row is public");
+    assert!(!holds(&exact, &relation(&["y", "age"], false)), "the free mean is of a protected column");
+    let public_only = mean(Variant::PublicOnly, &["x", "y"], 0.0, 5);
+    assert!(holds(&public_only, &relation(&["x", "y"], true)));
+    assert!(!holds(&public_only, &relation(&[], true)), "age would be sensitive, too");
+    assert!(!holds(&public_only, &relation(&["x", "y"], false)), "no row is public");
     assert!(!holds(&public_only, &relation(&["y"], true)), "two columns cannot be the one that is sensitive");
+    assert!(!holds(&public_only, &relation(&["y", "z"], true)), "x is not protected");
+    assert!(
+        !holds(&mean(Variant::PublicOnly, &["y", "y"], 0.0, 5), &relation(&["y"], true)),
+        "y is there twice"
+    );
     for variant in [Variant::Exact, Variant::PublicOnly] {
         assert!(
-            !holds(&mean(variant, 1, 0.1, 0), &relation(&["y"], false)),
+            !holds(&mean(variant, &["y"], 0.1, 0), &relation(&["y"], false)),
             "private units count, without noise"
         );
-        assert!(!holds(&mean(variant, 1, 0.05, 5), &relation(&["y"], true)));
+        assert!(!holds(&mean(variant, &["y"], 0.05, 5), &relation(&["y"], true)));
     }
 }
 

@@ -108,8 +108,8 @@ pub struct MeanSummary {
     pub weight: f64,
     /// What a public row counts.
     pub public_row_weight: f64,
-    /// Largest norm of a private unit's contribution.
-    pub clip_norm: f64,
+    /// Largest norm of a private unit's contribution; none if no private cell is used.
+    pub clip_norm: Option<f64>,
 }
 
 impl MeanSummary {
@@ -122,7 +122,36 @@ impl MeanSummary {
             predicted_error: (design.predicted_squared_error / width).sqrt(),
             weight: design.weight,
             public_row_weight: design.public_row_weight,
-            clip_norm: design.clip_norm,
+            clip_norm: design.noise.as_ref().map(|_| design.clip_norm),
+        }
+    }
+}
+
+impl MeanRequest {
+    /// Why nothing that is asked for can be had: the first thing that stands in the way.
+    fn refusal(&self, budget: Budget) -> MechanismError {
+        match (self.variant, self.noise) {
+            (Some(Variant::Gaussian), Some(NoiseLaw::Laplace)) => MechanismError::part(
+                "the variant gaussian",
+                "Gaussian noise: leave the noise open, or take the variant weighted with Laplace noise",
+            ),
+            (Some(Variant::PublicOnly), _) => MechanismError::part(
+                "the variant public-only",
+                "public rows: declare public_rows, or take the variant weighted",
+            ),
+            (Some(Variant::Exact), _) => MechanismError::part(
+                "the variant exact",
+                "columns that are all public: leave the sensitive ones out, or take the variant weighted",
+            ),
+            (Some(Variant::Gaussian), _) | (_, Some(NoiseLaw::Gaussian)) if budget.delta == 0.0 => {
+                let pure = vec!["the variant weighted with Laplace noise"];
+                MechanismError::NeedsDelta { what: "a mean with Gaussian noise".to_owned(), pure }
+            }
+            // What is left: the public rows are too few to say how far private ones lie from their mean.
+            _ => MechanismError::part(
+                "the variant centred-weighted",
+                "at least 10 public rows: declare more of them, or take the variant weighted",
+            ),
         }
     }
 }
@@ -153,23 +182,29 @@ impl MeanPlans {
             variance: None,
         };
         let mut candidates = Vec::new();
+        // Gaussian noise has no epsilon without a delta: only what is pure is planned then, and asking for the other is refused.
+        let has_gaussian = budget.delta > 0.0;
+        if !has_gaussian && request.noise == Some(NoiseLaw::Gaussian) {
+            return Err(request.refusal(budget).into());
+        }
         for (variant, law) in CANDIDATES {
             let is_noisy = variant != Variant::PublicOnly;
             if request.variant.is_some_and(|wanted| wanted != variant)
                 || request.noise.is_some_and(|wanted| is_noisy && wanted != law)
+                || is_noisy && law == NoiseLaw::Gaussian && !has_gaussian
             {
                 continue;
             }
-            let multiplier = multiplier(law, target, change).map_err(MechanismError::from)?;
+            let multiplier = match is_noisy {
+                true => multiplier(law, target, change).map_err(MechanismError::from)?,
+                false => 0.0,
+            };
             if let Some(design) = setting.design(variant, law, multiplier) {
                 candidates.push(design.map_err(MechanismError::from)?);
             }
         }
         if candidates.is_empty() {
-            let wanted = request.variant.map_or("any", Variant::name).to_owned();
-            let known =
-                [Variant::Gaussian, Variant::Weighted].map(|variant| variant.name().to_owned()).to_vec();
-            return Err(PlanError::Unknown { wanted, known });
+            return Err(request.refusal(budget).into());
         }
         candidates.sort_by(|a, b| a.predicted_squared_error.total_cmp(&b.predicted_squared_error));
         Ok(MeanPlans { values, budget, candidates })
@@ -192,6 +227,9 @@ impl MeanPlans {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
         let event = Statement::of(&values, &design).event()?;
+        // Laplace noise is calibrated for epsilon alone: nothing of delta is used, and nothing of it is claimed.
+        let is_pure = design.noise.as_ref().is_some_and(|(law, _)| *law == NoiseLaw::Laplace);
+        let budget = if is_pure { Budget { delta: 0.0, ..budget } } else { budget };
         let epsilon = priced(NAME, &event, budget)?;
         Ok(MeanPlan { values, design, event, budget, epsilon })
     }
@@ -221,6 +259,12 @@ fn price(law: NoiseLaw, multiplier: f64, change: Change) -> Result<Event, Parame
             scale: LaplaceScale::new(multiplier)?,
         }),
     }
+}
+
+/// The names of the columns that are sensitive, or of those that are not.
+fn names(values: &Values, sensitive: bool) -> Vec<String> {
+    let chosen = values.columns().iter().filter(|column| column.is_sensitive() == sensitive);
+    chosen.map(|column| column.name().to_owned()).collect()
 }
 
 /// The places of the sensitive columns.
@@ -271,7 +315,7 @@ impl MeanPlan {
         self.epsilon
     }
 
-    fn statement(&self) -> Statement {
+    pub(crate) fn statement(&self) -> Statement {
         Statement::of(&self.values, &self.design)
     }
 }
@@ -306,8 +350,10 @@ pub struct Statement {
     pub units: u64,
     /// Number of public rows.
     pub public_rows: u64,
-    /// Number of sensitive columns; the others are public.
-    pub sensitive_columns: u64,
+    /// The sensitive columns, in the order of `centre`.
+    pub sensitive_columns: Vec<String>,
+    /// The public columns, whose means are exact.
+    pub public_columns: Vec<String>,
     /// What a private unit counts.
     pub weight: f64,
     /// What a public row counts.
@@ -351,12 +397,23 @@ impl Statement {
             change: values.protection().relation().change(),
             units: design.units,
             public_rows: values.facts().public_rows,
-            sensitive_columns: design.centre.len() as u64,
+            sensitive_columns: names(values, true),
+            public_columns: names(values, false),
             weight: design.weight,
             public_row_weight: design.public_row_weight,
             centre: design.centre.clone(),
             noise: design.noise.as_ref().map(noise),
         }
+    }
+
+    /// Whether the mean of this column is that of its cells, without noise and without a guess.
+    pub fn is_exact(&self, column: &str) -> bool {
+        self.public_columns.iter().any(|public| public == column)
+    }
+
+    /// The law of the noise; none if no private cell was used.
+    pub fn law(&self) -> Option<NoiseLaw> {
+        self.noise.as_ref().map(|noise| noise.law)
     }
 
     pub(crate) fn event(&self) -> Result<Event, ParameterError> {
@@ -371,8 +428,25 @@ impl Statement {
         if self.noise.is_some() != uses_private_cells {
             return Err(Inconsistency::new("noise", "there exactly if the variant uses private cells"));
         }
+        if (self.variant == Variant::Exact) != self.sensitive_columns.is_empty() {
+            return Err(Inconsistency::new("variant", "exact if no column is sensitive, and only then"));
+        }
+        if self.centre.len() != self.sensitive_columns.len() {
+            return Err(Inconsistency::new("centre", "one number for every sensitive column"));
+        }
+        let mut names: Vec<&String> = self.sensitive_columns.iter().chain(&self.public_columns).collect();
+        names.sort();
+        if names.is_empty() || names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Inconsistency::new(
+                "sensitive_columns",
+                "some column, none of them twice or public as well",
+            ));
+        }
+        if self.variant == Variant::PublicOnly && self.weight != 0.0 {
+            return Err(Inconsistency::new("weight", "0, because there is no noise"));
+        }
         let total = self.units as f64 * self.weight + self.public_rows as f64 * self.public_row_weight;
-        if self.sensitive_columns > 0 && !((total - 1.0).abs() <= 1e-9) {
+        if self.variant != Variant::Exact && !((total - 1.0).abs() <= 1e-9) {
             return Err(Inconsistency::new("weight", "such that all weights add up to 1"));
         }
         self.noise.as_ref().map_or(Ok(()), |noise| noise.check(self.units))

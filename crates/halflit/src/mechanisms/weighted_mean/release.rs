@@ -146,7 +146,8 @@ fn chart(mean: &MeanFile) -> BarChart {
     };
     BarChart {
         title: "Means between their declared bounds".to_owned(),
-        x_label: "0 is the lower bound, 1 the upper one; whiskers are one standard error".to_owned(),
+        x_label: "0: lower bound, 1: upper bound; whiskers: standard error".to_owned(),
+        shows: vec![1.0],
         bars: mean.columns.iter().map(bar).collect(),
     }
 }

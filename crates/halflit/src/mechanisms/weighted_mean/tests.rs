@@ -236,7 +236,7 @@ fn centring_wins_where_rows_lie_close_together() {
     let weighted =
         plans.summaries().into_iter().find(|summary| summary.variant == Variant::Weighted).unwrap();
     assert!(weighted.predicted_squared_error > 1.5 * best.predicted_squared_error);
-    assert!(best.clip_norm < 0.05 && best.weight > weighted.weight);
+    assert!(best.clip_norm.unwrap() < 0.05 && best.weight > weighted.weight);
     // Where rows fill their bounds it is the other way round, or nearly so.
     let wide = MeanPlans::new(ROWS.values(4000, 0.0, 1.0), &MeanRequest::default()).unwrap().summaries();
     assert!(wide[0].predicted_squared_error <= wide.last().unwrap().predicted_squared_error);
@@ -267,7 +267,68 @@ fn a_mean_becomes_a_release_that_verifies() {
             let exact: f64 = (0..4000).map(|row| f64::from(row % 101)).sum::<f64>() / 4000.0;
             assert!(by_user || (age.mean - exact).abs() < 1e-9, "a public column is exact: {age:?}");
             assert!(release.report_html.contains("standard error") && release.chart_svg.starts_with("<svg"));
+            assert!(
+                release.report_html.contains(">exact<") && !release.report_html.contains("much less noise")
+            );
+            // The axis shows both bounds, wherever the means are.
+            assert!(release.chart_svg.contains(">1</text>"));
         }
+    }
+}
+
+/// delta = 0: Laplace noise or none, a certificate of pure differential privacy, and a ledger that adds epsilons up.
+#[test]
+fn a_budget_without_delta_gets_laplace_noise_and_a_pure_certificate() {
+    let pure =
+        |epsilon| MeanRequest { budget: Some(Budget { epsilon, delta: 0.0 }), ..MeanRequest::default() };
+    for zero_out in [None, Some(300)] {
+        let values = || Story { zero_out, ..ROWS }.values(400, 0.2, 0.3);
+        let plans = MeanPlans::new(values(), &pure(1.0)).unwrap();
+        let offered: Vec<(Variant, Option<NoiseLaw>)> =
+            plans.summaries().iter().map(|summary| (summary.variant, summary.noise)).collect();
+        assert_eq!(offered.len(), 3, "{offered:?}");
+        assert!(offered.iter().all(|(_, noise)| *noise != Some(NoiseLaw::Gaussian)), "{offered:?}");
+        for variant in [Variant::Weighted, Variant::CentredWeighted] {
+            let request = MeanRequest { variant: Some(variant), ..pure(1.0) };
+            let plan = MeanPlans::new(values(), &request).unwrap().best().unwrap();
+            assert!(plan.epsilon().upper <= 1.0 && plan.epsilon().upper > 0.999, "{:?}", plan.epsilon());
+            let release = run(plan, 9).release(&[]).unwrap();
+            let guarantee = release.certificate.guarantee;
+            assert_eq!((guarantee.epsilon, guarantee.delta), (1.0, 0.0));
+            assert!(matches!(release.certificate.verify(), Err(VerifyError::Seeded)));
+            assert!(release.report_html.contains("pure differential privacy"));
+            assert!(release.report_html.contains("an exact rounded Laplace variable"));
+            assert!(!release.report_html.contains("NaN") && !release.report_html.contains("0e0"));
+        }
+        // Laplace noise uses nothing of a delta that it may use: the certificate claims none.
+        let request =
+            MeanRequest { noise: Some(NoiseLaw::Laplace), variant: Some(Variant::Weighted), budget: None };
+        let plan = MeanPlans::new(values(), &request).unwrap().best().unwrap();
+        assert_eq!(run(plan, 9).release(&[]).unwrap().certificate.guarantee.delta, 0.0);
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_with_what_can() {
+    let refusal = |public_rows: bool, variant, noise, delta| {
+        let values = Story { public_rows, ..ROWS }.values(40, 0.0, 0.3);
+        let request = MeanRequest { budget: Some(Budget { epsilon: 1.0, delta }), variant, noise };
+        MeanPlans::new(values, &request).unwrap_err().to_string()
+    };
+    let (gaussian, laplace) = (Some(NoiseLaw::Gaussian), Some(NoiseLaw::Laplace));
+    for (refused, says) in [
+        (
+            refusal(true, Some(Variant::Gaussian), laplace, 1e-6),
+            "take the variant weighted with Laplace noise",
+        ),
+        (refusal(true, Some(Variant::Gaussian), None, 0.0), "no finite epsilon at delta = 0"),
+        (refusal(true, Some(Variant::Weighted), gaussian, 0.0), "no finite epsilon at delta = 0"),
+        (refusal(true, None, gaussian, 0.0), "declare a delta above 0"),
+        (refusal(false, Some(Variant::PublicOnly), None, 1e-6), "public rows: declare public_rows"),
+        (refusal(false, Some(Variant::CentredWeighted), None, 0.0), "at least 10 public rows"),
+        (refusal(true, Some(Variant::Exact), None, 1e-6), "columns that are all public"),
+    ] {
+        assert!(refused.contains(says), "{refused}");
     }
 }
 
@@ -335,6 +396,21 @@ fn a_false_statement_is_found() {
     assert!(with(NoiseStatement { noise_scale: 2.0 * noise.noise_scale, ..noise.clone() }).is_err());
     assert!(with(NoiseStatement { clip_norm: 0.5 * noise.clip_norm, ..noise }).is_err());
     assert!(Statement { noise: None, ..honest.clone() }.check().is_err());
+    assert_eq!(
+        (&honest.sensitive_columns[..], &honest.public_columns[..]),
+        (&["x".to_owned(), "y".to_owned()][..], &[][..])
+    );
+    let named = |sensitive: &[&str], public: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        Statement { sensitive_columns: owned(sensitive), public_columns: owned(public), ..honest.clone() }
+            .check()
+    };
+    assert_eq!(named(&["x", "y"], &["age"]), Ok(()));
+    for (sensitive, public) in
+        [(&["x"][..], &["y"][..]), (&[], &["x", "y"]), (&["x", "y"], &["y"]), (&["x", "x"], &[])]
+    {
+        assert!(named(sensitive, public).is_err(), "{sensitive:?} {public:?}");
+    }
     assert!(Statement { weight: 2.0 * honest.weight, ..honest.clone() }.check().is_err());
     assert!(Statement { variant: Variant::PublicOnly, ..honest }.check().is_err());
 }
