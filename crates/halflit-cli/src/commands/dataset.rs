@@ -43,9 +43,10 @@ pub struct ChosenColumns {
 impl ChosenColumns {
     /// Reads the declaration and the chosen columns; private rows come out sealed.
     pub fn values(&self) -> Result<Values, Failure> {
-        let (text, name) = self.dataset.privacy_text()?;
-        let protection = Protection::parse(&text, &name).map_err(Failure::bad_input)?;
-        let columns = Values::choose(&protection, &self.columns).map_err(Failure::bad_input)?;
+        let protection = self.dataset.protection()?;
+        // "age, hours" names two columns.
+        let wanted: Vec<String> = self.columns.iter().map(|name| name.trim().to_owned()).collect();
+        let columns = Values::choose(&protection, &wanted).map_err(Failure::bad_input)?;
         let options = Values::read_options(&protection, &columns);
         let table = Table::read(&self.dataset.data, &options).map_err(Failure::bad_input)?;
         let out_of_domain = if self.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
@@ -80,6 +81,12 @@ impl Dataset {
             ))
         })?;
         Ok((text, path.display().to_string()))
+    }
+
+    /// What the declaration says about protection; it needs no task.
+    pub fn protection(&self) -> Result<Protection, Failure> {
+        let (text, name) = self.privacy_text()?;
+        Protection::parse(&text, &name).map_err(Failure::bad_input)
     }
 
     /// Reads the declaration and the table, and binds the one to the other.

@@ -1,14 +1,16 @@
 use crate::Failure;
-use crate::commands::dataset::{ChosenColumns, beside_named, default_ledger};
+use crate::commands::dataset::{ChosenColumns, Dataset, beside_named, default_ledger};
 use crate::commands::outcome::{nothing_released, publish};
 use crate::commands::train::must_be_free;
-use crate::files::write_atomically;
+use crate::files::{parent, write_atomically};
 use crate::progress::Progress;
 use clap::{Subcommand, ValueEnum};
 use halflit::Ledger;
-use halflit::mechanisms::local::{Aggregate, Kind, LocalError, LocalPlan, Messages, Weights, aggregate};
+use halflit::mechanisms::local::{
+    Aggregate, Kind, LocalError, LocalPlan, Messages, Outlook, Weights, aggregate,
+};
 use halflit::noise::NoiseSource;
-use halflit::table::{OutOfDomain, Table, ValueColumn};
+use halflit::table::{OutOfDomain, Protection, Table, ValueColumn};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Randomize rows where they are, and average the messages elsewhere: nobody need be trusted with a row.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local aggregate messages.ndjson --public volunteers.csv"
+    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local aggregate messages.ndjson --public mine.csv"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -33,10 +35,10 @@ enum LocalCommand {
 /// Turn each private row (or user) into one message that may be sent to anyone: the client's side.
 ///
 /// The price is recorded in the ledger first. Every run is a new release about the same rows and costs epsilon again; randomize once and send the same file
-/// as often as needed.
+/// as often as needed. Rows that the declaration marks as public (public_rows) are not randomized; they are written beside the messages as they are.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local randomize mine.csv --columns steps --mechanism duchi --out to-send"
+    after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4 --plan\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local randomize mine.csv --columns steps --mechanism duchi --out to-send"
 )]
 struct RandomizeArgs {
     #[command(flatten)]
@@ -47,6 +49,9 @@ struct RandomizeArgs {
     /// The randomizer.
     #[arg(long, value_enum, default_value = "privunit")]
     mechanism: KindName,
+    /// Only show what the randomizers are predicted to be good for; nothing is spent or written.
+    #[arg(long)]
+    plan: bool,
     /// The ledger of the dataset [default: NAME.ledger beside the data].
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -63,18 +68,24 @@ enum KindName {
 
 /// Average messages, and public rows if there are any: the server's side. Costs nothing.
 ///
-/// All messages must be of one kind: mechanism, epsilon, dimension, columns and bounds. A message that was altered, that is no number or that belongs elsewhere is refused
-/// with its line.
+/// All messages must be of one kind: mechanism, epsilon, dimension, columns and bounds. A message that was altered, that is there twice, that is no number or that belongs elsewhere
+/// is refused with its line. Rows of --public count only if they are public: the declaration of that file says which are, or you say that all are.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  halflit local aggregate messages.ndjson\n  cat a.ndjson b.ndjson > all.ndjson; halflit local aggregate all.ndjson --public volunteers.csv --out mean.json"
+    after_help = "Examples:\n  halflit local aggregate messages.ndjson\n  halflit local aggregate messages.ndjson --public survey.csv --privacy privacy.toml\n  cat a.ndjson b.ndjson > all.ndjson; halflit local aggregate all.ndjson --public volunteers.csv --all-rows-public --out mean.json"
 )]
 struct AggregateArgs {
     /// Messages, one line of JSON each.
     messages: PathBuf,
-    /// A table of public rows with the messages' columns.
+    /// A table with the messages' columns whose public rows are averaged with them.
     #[arg(long, value_name = "FILE")]
     public: Option<PathBuf>,
+    /// The declaration that says which rows of --public are public [default: privacy.toml beside that file].
+    #[arg(long, value_name = "FILE", requires = "public", conflicts_with = "all_rows_public")]
+    privacy: Option<PathBuf>,
+    /// Every row of --public may be known to everyone, whatever a declaration says.
+    #[arg(long, requires = "public")]
+    all_rows_public: bool,
     /// What a public row counts next to a message.
     #[arg(long, value_enum, default_value = "best")]
     weights: WeightsName,
@@ -105,6 +116,9 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     let data = &args.input.dataset.data;
     let out = args.out.clone().unwrap_or_else(|| beside_named(data, "messages"));
     let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    if args.plan {
+        return show_outlook(&args, json);
+    }
     must_be_free(&out)?;
     let kind = match args.mechanism {
         KindName::Privunit => Kind::Privunit,
@@ -125,10 +139,11 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
         }
     };
     let release = output.release().map_err(Failure::failed)?;
-    let files = [
+    let mut files = vec![
         ("messages.ndjson", release.messages.as_bytes()),
         ("certificate.json", release.certificate_json.as_bytes()),
     ];
+    files.extend(release.public_csv.as_ref().map(|text| (PUBLIC_ROWS, text.as_bytes())));
     publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
 
     let (certificate, messages) = (&release.certificate, release.messages.lines().count());
@@ -152,6 +167,53 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     );
     println!("The promise assumes ideal arithmetic: directions on a sphere are computed in floating point.");
     println!("\nWrote {0}/messages.ndjson and {0}/certificate.json.", out.display());
+    if let Some(public) = &release.public_csv {
+        println!(
+            "The {} public rows are in {1}/{PUBLIC_ROWS} as they are. The mean of both: halflit local aggregate {1}/messages.ndjson --public {1}/{PUBLIC_ROWS} --all-rows-public",
+            public.lines().count() - 1,
+            out.display()
+        );
+    }
+    Ok(())
+}
+
+/// The public rows beside the messages.
+const PUBLIC_ROWS: &str = "public.csv";
+
+fn show_outlook(args: &RandomizeArgs, json: bool) -> Result<(), Failure> {
+    let values = args.input.values()?;
+    let outlook = Outlook::new(&values, args.epsilon).map_err(Failure::bad_input)?;
+    if json {
+        println!("{}", json!({ "outlook": outlook, "facts": values.facts() }));
+        return Ok(());
+    }
+    println!("{}\n", values.facts().sentence);
+    println!(
+        "{} messages at epsilon {} each, {} public rows. Best first:\n",
+        outlook.messages, outlook.epsilon, outlook.public_rows
+    );
+    println!(
+        "  {:<11} {:>15} {:>15} {:>19} {:>19}",
+        "randomizer", "one message", "messages alone", "public rows, equal", "public rows, best"
+    );
+    let shown = |error: Option<f64>| error.map_or("none".to_owned(), |error| format!("{error:.6}"));
+    for row in &outlook.randomizers {
+        println!(
+            "  {:<11} {:>15.4} {:>15.6} {:>19} {:>19}",
+            row.randomizer.name(),
+            row.message_squared_error,
+            row.messages_alone,
+            shown(row.with_public_rows_equal),
+            shown(row.with_public_rows_best)
+        );
+    }
+    if let Some(alone) = outlook.public_rows_alone {
+        println!("\nThe public rows alone: {alone:.6}.");
+    }
+    println!(
+        "\n`one message` is its expected squared error, columns mapped to [-1, 1]. The others are standard errors of the mean: root mean squares over the columns, as a share of half \
+         a column's bounds. Nothing was spent."
+    );
     Ok(())
 }
 
@@ -159,23 +221,19 @@ fn average(args: AggregateArgs, json: bool) -> Result<(), Failure> {
     let cannot_read = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::BadInput(format!("{} cannot be read: {error}", path.display()))
     };
+    if let Some(out) = args.out.as_deref().filter(|out| !parent(out).is_dir()) {
+        return Err(Failure::BadInput(format!(
+            "{} cannot be written: the folder {} does not exist; make it first",
+            out.display(),
+            parent(out).display()
+        )));
+    }
     let file = File::open(&args.messages).map_err(|error| cannot_read(&args.messages, &error))?;
     let messages = Messages::read(BufReader::new(file))
         .map_err(|error| Failure::BadInput(format!("{}: {error}", args.messages.display())))?;
     let public = match &args.public {
         None => Vec::new(),
-        Some(path) => {
-            // The bounds were checked with the first message.
-            let columns: Vec<ValueColumn> = messages
-                .columns
-                .iter()
-                .filter_map(|column| ValueColumn::new(&column.name, column.low, column.high))
-                .collect();
-            let table =
-                Table::read(path, &ValueColumn::read_options(&columns)).map_err(Failure::bad_input)?;
-            let out_of_domain = if args.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
-            ValueColumn::encode_open(&columns, &table, out_of_domain).map_err(Failure::bad_input)?
-        }
+        Some(path) => public_rows(path, &args, &messages)?,
     };
     let weights = match args.weights {
         WeightsName::Best => Weights::Best,
@@ -197,6 +255,34 @@ fn average(args: AggregateArgs, json: bool) -> Result<(), Failure> {
     }
     print_mean(&mean);
     Ok(())
+}
+
+/// The rows of a file that may be used as they are, encoded: those that its declaration marks, or all of them if the caller says so.
+fn public_rows(path: &Path, args: &AggregateArgs, messages: &Messages) -> Result<Vec<f64>, Failure> {
+    // The bounds were checked with the first message.
+    let columns: Vec<ValueColumn> = messages
+        .columns
+        .iter()
+        .filter_map(|column| ValueColumn::new(&column.name, column.low, column.high))
+        .collect();
+    let out_of_domain = if args.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
+    let read = |protection: Option<&Protection>| {
+        Table::read(path, &ValueColumn::read_options(&columns, protection)).map_err(Failure::bad_input)
+    };
+    if args.all_rows_public {
+        return ValueColumn::encode_all_as_public(&columns, &read(None)?, out_of_domain)
+            .map_err(Failure::bad_input);
+    }
+    let dataset = Dataset { data: path.to_owned(), privacy: args.privacy.clone() };
+    if args.privacy.is_none() && !dataset.privacy_path().is_file() {
+        return Err(Failure::BadInput(format!(
+            "nothing says which rows of {} are public; name the declaration that does (--privacy FILE), or say that every row is (--all-rows-public)",
+            path.display()
+        )));
+    }
+    let protection = dataset.protection()?;
+    let table = read(Some(&protection))?;
+    ValueColumn::encode_public(&columns, &protection, &table, out_of_domain).map_err(Failure::bad_input)
 }
 
 fn print_mean(mean: &Aggregate) {

@@ -60,10 +60,8 @@ fn a_declaration_without_a_task_gives_means_and_a_certificate() {
     assert!(!desk.path("clinic.ledger").exists());
 
     let said = desk.ok(MEAN);
-    assert!(
-        said.contains("Spent epsilon 1 at delta 1e-6") || said.contains("Spent epsilon 0.9999"),
-        "{said}"
-    );
+    // Laplace noise is the better one here, and it uses nothing of the declared delta.
+    assert!(said.contains("laplace noise") && said.contains("Spent epsilon 1 at delta 0;"), "{said}");
     assert_eq!(
         files_of(&desk.path("clinic-mean")),
         ["certificate.json", "mean.json", "mean.svg", "report.html"]
@@ -114,9 +112,12 @@ fn wrong_words_are_refused_before_anything_is_spent() {
     let desk = clinic(100);
     for (words, says) in [
         ("--columns glucoze", "did you mean `glucose`"),
-        ("--columns patient", "not in use"),
+        ("--columns patient", "set `use = true`"),
+        ("--columns consent", "set `use = true`"),
+        ("--columns bmi --variant gaussian --noise laplace", "the variant gaussian needs Gaussian noise"),
+        ("--columns bmi --noise gaussian --delta 0", "no finite epsilon at delta = 0"),
         ("--columns bmi --epsilon -1", "must be a finite number above 0"),
-        ("--columns bmi --delta NaN", "strictly between 0 and 1"),
+        ("--columns bmi --delta NaN", "at least 0 and below 1"),
         ("--columns bmi,bmi", "twice"),
         ("--columns bmi --variant best", "possible values"),
         ("", "--columns"),
@@ -128,4 +129,47 @@ fn wrong_words_are_refused_before_anything_is_spent() {
     assert!(desk.refused(MEAN).contains("200 is outside [0, 100]"));
     assert!(!desk.path("clinic.ledger").exists(), "nothing was spent");
     desk.ok(&format!("{MEAN} --coerce"));
+}
+
+/// delta = 0 from the declaration to the account: Laplace noise, a certificate of pure differential privacy, epsilons that add up.
+#[test]
+fn a_mean_can_be_pure() {
+    let desk = clinic(2000);
+    let plan = desk.ok(&format!("{MEAN} --plan --delta 0"));
+    assert!(plan.contains("laplace") && plan.contains("public-only") && !plan.contains("gaussian"), "{plan}");
+    let public_only = plan.lines().find(|line| line.contains("public-only")).unwrap();
+    assert!(public_only.ends_with("none"), "no clip norm without private cells: {plan}");
+
+    desk.write("clinic.toml", &CLINIC.replace("delta = 1e-6", "delta = 0"));
+    let half = format!("{MEAN} --variant weighted --epsilon 0.5");
+    let said = desk.ok(&format!("{half} --out one"));
+    assert!(
+        said.contains("at delta 0; charge") && said.contains("left for one further pure release"),
+        "{said}"
+    );
+    desk.ok(&format!("{half} --out two"));
+    let verified = desk.ok("verify two");
+    assert!(verified.contains("epsilon 0.5 at delta 0 (pure differential privacy)"), "{verified}");
+    assert!(verified.contains("is the certified mean"), "{verified}");
+    let certificate: serde_json::Value = serde_json::from_str(&desk.read("two/certificate.json")).unwrap();
+    assert_eq!(certificate["guarantee"]["delta"], 0.0);
+    assert_eq!(certificate["mechanism"]["public_columns"], serde_json::json!(["age"]));
+    assert_eq!(certificate["mechanism"]["sensitive_columns"], serde_json::json!(["glucose", "bmi"]));
+    let refused = desk.refused(&format!("{half} --out three"));
+    assert!(refused.contains("account default allows epsilon 1 at delta 0"), "{refused}");
+    // A release that is not pure does not fit the account, whatever it costs.
+    let refused = desk.refused(&format!("{MEAN} --variant gaussian --delta 1e-6 --epsilon 0.01 --out four"));
+    assert!(refused.contains("pure differential privacy only") && refused.contains("--delta 0"), "{refused}");
+    // The mean of a public column is free and exact, under any budget.
+    let free = desk.json("mean clinic.csv --privacy clinic.toml --columns age --out free");
+    assert_eq!(free["mechanism"]["variant"], "exact");
+    desk.ok("verify free");
+}
+
+#[test]
+fn spaces_around_names_do_not_count() {
+    let desk = clinic(200);
+    let mut command = desk.command("mean clinic.csv --privacy clinic.toml --plan --columns");
+    let output = command.arg("age, glucose , bmi").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", crate::stderr(&output));
 }

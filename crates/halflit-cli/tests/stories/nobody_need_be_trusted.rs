@@ -35,7 +35,11 @@ fn rows_are_randomized_here_and_averaged_there() {
     assert!(said.contains("4000 messages") && said.contains("ideal arithmetic"), "{said}");
     assert_eq!(files_of(&desk.path("phones-messages")), ["certificate.json", "messages.ndjson"]);
     desk.ok("verify phones-messages/certificate.json --model phones-messages/messages.ndjson");
-    desk.ok("verify phones-messages");
+    let verified = desk.ok("verify phones-messages");
+    assert!(
+        verified.contains("is the certified file of messages") && verified.contains("at delta 0 (pure"),
+        "{verified}"
+    );
     assert!(desk.ok("ledger show --ledger phones.ledger").contains("local"));
 
     let mean = desk.json("local aggregate phones-messages/messages.ndjson");
@@ -48,7 +52,7 @@ fn rows_are_randomized_here_and_averaged_there() {
     // Public rows help, and the file stands beside.
     let volunteers: String = (0..500).map(|row| format!("{},{}\n", 7000 + 2000 * (row % 2), 7)).collect();
     desk.write("volunteers.csv", &format!("steps,sleep\n{volunteers}"));
-    let words = "local aggregate phones-messages/messages.ndjson --public volunteers.csv";
+    let words = "local aggregate phones-messages/messages.ndjson --public volunteers.csv --all-rows-public";
     let both = desk.json(&format!("{words} --out mean.json"));
     assert_eq!(both["mean"]["public_rows"], 500);
     assert!(
@@ -87,8 +91,126 @@ fn wrong_words_and_messages_are_refused() {
         desk.refused("local aggregate broken.ndjson")
             .contains("broken.ndjson: line 4: this is not a message")
     );
+    desk.write("twice.ndjson", &format!("{messages}{messages}"));
+    let refused = desk.refused("local aggregate twice.ndjson");
+    assert!(
+        refused.contains("line 4: the message ") && refused.contains("is already in line 1"),
+        "{refused}"
+    );
+    let aggregate = "local aggregate phones-messages/messages.ndjson";
     desk.write("public.csv", "steps,sleep\n99999,7\n");
-    let outside = desk.refused("local aggregate phones-messages/messages.ndjson --public public.csv");
+    let outside = desk.refused(&format!("{aggregate} --public public.csv --all-rows-public"));
     assert!(outside.contains("99999 is outside [0, 20000]"), "{outside}");
-    desk.ok("local aggregate phones-messages/messages.ndjson --public public.csv --coerce");
+    desk.ok(&format!("{aggregate} --public public.csv --all-rows-public --coerce"));
+    let refused = desk.refused(&format!("{aggregate} --out missing/mean.json"));
+    assert!(refused.contains("the folder missing does not exist"), "{refused}");
+}
+
+const SURVEY: &str = r#"[budget]
+epsilon = 4.0
+delta = 0
+
+[protect]
+unit = "row"
+public_rows = { column = "consent", equals = "yes" }
+
+[columns.consent]
+visibility = "public"
+
+[columns.age]
+bounds = [0, 100]
+
+[columns.hours]
+bounds = [0, 80]
+"#;
+
+/// A desk with a survey: everybody is 40 and works 50 hours, but for the 200 of 4,000 who consented, who are 60 and work 10.
+fn survey() -> Desk {
+    let desk = Desk::new(1);
+    let mut csv = String::from("consent,age,hours\n");
+    for row in 0..4000 {
+        csv.push_str(if row % 20 == 0 { "yes,60,10\n" } else { "no,40,50\n" });
+    }
+    desk.write("survey.csv", &csv);
+    desk.write("survey.toml", SURVEY);
+    desk
+}
+
+/// Whoever randomizes a file and then names that file as public must not get the private rows' mean for nothing.
+#[test]
+fn private_rows_are_never_averaged_as_they_are() {
+    let desk = survey();
+    let said = desk.ok("local randomize survey.csv --privacy survey.toml --columns age,hours");
+    assert!(
+        said.contains("3800 messages")
+            && said.contains("The 200 public rows are in survey-messages/public.csv"),
+        "{said}"
+    );
+    let aggregate = "local aggregate survey-messages/messages.ndjson";
+
+    // Nothing says which rows are public; then a declaration does; then one that marks none.
+    desk.write("elsewhere.csv", &desk.read("survey.csv"));
+    std::fs::remove_file(desk.path("privacy.toml")).unwrap();
+    let refused = desk.refused(&format!("{aggregate} --public survey.csv"));
+    assert!(refused.contains("--privacy FILE") && refused.contains("--all-rows-public"), "{refused}");
+    let declared =
+        desk.json(&format!("{aggregate} --public survey.csv --privacy survey.toml --weights equal"));
+    assert_eq!(declared["mean"]["public_rows"], 200);
+    let none = SURVEY.replace("public_rows = { column = \"consent\", equals = \"yes\" }\n", "");
+    desk.write(
+        "privacy.toml",
+        &none.replace("visibility = \"public\"", "visibility = \"public\"\nuse = false"),
+    );
+    let refused = desk.refused(&format!("{aggregate} --public survey.csv"));
+    assert!(refused.contains("no row is public"), "{refused}");
+    // The declaration beside the file is found by itself.
+    desk.write("privacy.toml", SURVEY);
+    assert_eq!(desk.json(&format!("{aggregate} --public survey.csv"))["mean"]["public_rows"], 200);
+
+    // The public rows beside the messages are the same rows, and every one of them is public.
+    let beside = desk
+        .json(&format!("{aggregate} --public survey-messages/public.csv --all-rows-public --weights equal"));
+    assert_eq!(beside["mean"]["columns"], declared["mean"]["columns"]);
+    assert_eq!(desk.read("survey-messages/public.csv").lines().nth(1), Some("60,10"));
+
+    // What a private row says does not show: other private cells, the same public part. Cells that no one may have are not even looked at.
+    desk.write("survey.csv", &desk.read("survey.csv").replace("no,40,50", "no,999,none"));
+    let other = desk.json(&format!("{aggregate} --public survey.csv --weights equal"));
+    assert_eq!(other["mean"], declared["mean"]);
+    let said =
+        desk.refused(&format!("{aggregate} --public survey.csv --all-rows-public --privacy survey.toml"));
+    assert!(said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn a_plan_says_what_messages_are_good_for_and_spends_nothing() {
+    let desk = survey();
+    let words = "local randomize survey.csv --privacy survey.toml --columns age,hours --plan";
+    let said = desk.ok(words);
+    for word in ["privunit", "duchi", "public rows, best", "The public rows alone", "Nothing was spent"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let outlook = &desk.json(words)["outlook"];
+    assert_eq!((&outlook["messages"], &outlook["public_rows"]), (&3800.into(), &200.into()));
+    let error = |key: &str| outlook["randomizers"][0][key].as_f64().unwrap();
+    assert!(error("with_public_rows_best") <= error("with_public_rows_equal"));
+    assert!(error("with_public_rows_equal") < error("messages_alone"));
+    assert!(desk.refused(&format!("{words} --epsilon 0")).contains("must be a number between"));
+    let mut files = desk.files();
+    files.retain(|name| name.starts_with("survey"));
+    assert_eq!(files, ["survey.csv", "survey.toml"]);
+}
+
+/// A budget without a delta: messages are pure, and the account adds their epsilons up.
+#[test]
+fn messages_need_no_delta() {
+    let desk = survey();
+    let randomize = "local randomize survey.csv --privacy survey.toml --columns age,hours";
+    desk.ok(&format!("{randomize} --epsilon 1.5 --out one"));
+    desk.ok(&format!("{randomize} --epsilon 2.5 --out two"));
+    let shown = desk.ok("ledger show survey.csv");
+    assert!(shown.contains("spent epsilon 4 of 4 at delta 0, nothing left"), "{shown}");
+    let refused = desk.refused(&format!("{randomize} --epsilon 0.1 --out three"));
+    assert!(refused.contains("account default allows epsilon 4 at delta 0"), "{refused}");
+    desk.ok("verify two");
 }

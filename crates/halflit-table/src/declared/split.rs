@@ -28,18 +28,7 @@ pub(super) struct Split {
 
 impl Split {
     pub(super) fn new(protection: &Protection, table: &Table) -> Result<Split, BindError> {
-        let rows = 0..table.rows() as u32;
-        let (public, private): (Vec<u32>, Vec<u32>) = match protection.relation().private_rows() {
-            PrivateRows::All => (Vec::new(), rows.collect()),
-            PrivateRows::Outside(selector) => {
-                let wanted: HashSet<Cow<str>> =
-                    selector.values().iter().map(|value| comparable(value)).collect();
-                let cells = ComparableTexts::new(table, selector.column())?;
-                let is_wanted: Vec<bool> = cells.distinct.iter().map(|text| wanted.contains(text)).collect();
-                // A row whose selector cell is empty is private.
-                rows.partition(|&row| cells.code(row).is_some_and(|code| is_wanted[code]))
-            }
-        };
+        let (public, private) = public_and_private(protection, table)?;
         let split = Split { public, private, offsets: None, too_many: (0, Vec::new()) };
         match protection.relation().unit() {
             Unit::Row => Ok(split),
@@ -103,6 +92,24 @@ impl Split {
     pub(super) fn units(&self) -> u64 {
         self.offsets.as_ref().map_or(self.private.len(), |offsets| offsets.len() - 1) as u64
     }
+}
+
+/// The rows that the declaration's selector marks as public, and the others; both in file order.
+pub(super) fn public_and_private(
+    protection: &Protection,
+    table: &Table,
+) -> Result<(Vec<u32>, Vec<u32>), BindError> {
+    let rows = 0..table.rows() as u32;
+    Ok(match protection.relation().private_rows() {
+        PrivateRows::All => (Vec::new(), rows.collect()),
+        PrivateRows::Outside(selector) => {
+            let wanted: HashSet<Cow<str>> = selector.values().iter().map(|value| comparable(value)).collect();
+            let cells = ComparableTexts::new(table, selector.column())?;
+            let is_wanted: Vec<bool> = cells.distinct.iter().map(|text| wanted.contains(text)).collect();
+            // A row whose selector cell is empty is private.
+            rows.partition(|&row| cells.code(row).is_some_and(|code| is_wanted[code]))
+        }
+    })
 }
 
 /// The cells of a column as comparable texts.

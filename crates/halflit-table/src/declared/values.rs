@@ -1,6 +1,6 @@
 //! Chosen numeric columns of a declared table, each mapped to [-1, 1]: what means are taken of.
 
-use super::split::Split;
+use super::split::{Split, public_and_private};
 use super::{
     BindError, PublicFacts, Shape, Units, add_unit_findings, check_columns, checked_split, public_facts,
 };
@@ -13,7 +13,7 @@ use crate::read::{ReadAs, ReadOptions};
 use crate::sealed::Sealed;
 use crate::table::Table;
 use halflit_convex::FEATURE_BITS;
-use halflit_privacy::SensitiveColumns;
+use halflit_privacy::{PrivateRows, SensitiveColumns};
 use std::fmt;
 use thiserror::Error;
 
@@ -53,13 +53,33 @@ pub enum ValuesError {
     },
     /// A chosen column is declared as not used.
     #[error(
-        "{declaration}: column `{column}` is not in use, so nothing says whether it is a secret; remove `use = false`, or set `use = true`"
+        "{declaration}: column `{column}` is not in use, so it has no mean to release; remove `use = false`"
     )]
     NotUsed {
         /// The declaration's file.
         declaration: String,
         /// The column.
         column: String,
+    },
+    /// A chosen column is the user id or the selector, which are used only on request.
+    #[error(
+        "{declaration}: column `{column}` says whose a row is or whether it is public, and is not averaged unless it says so; if its mean is wanted, \
+         set `use = true` and bounds = [lowest, highest]"
+    )]
+    Structural {
+        /// The declaration's file.
+        declaration: String,
+        /// The column.
+        column: String,
+    },
+    /// A declaration that marks no row as public.
+    #[error(
+        "{declaration}: no row is public, because [protect] has no `public_rows`; declare which rows are, or say that every row of the file is \
+         (--all-rows-public)"
+    )]
+    NoPublicRows {
+        /// The declaration's file.
+        declaration: String,
     },
     /// A column was chosen twice.
     #[error("column `{column}` was chosen twice; name it once")]
@@ -140,28 +160,61 @@ impl ValueColumn {
         Ok(order.iter().map(cell).collect())
     }
 
-    /// Encodes columns of a file that belongs to whoever holds it, row after row.
+    /// Encodes columns of a file whose rows are all public, row after row. Whoever calls this says that they are.
     ///
     /// # Errors
     /// A missing column; cells outside their bounds if they are refused.
-    pub fn encode_open(
+    pub fn encode_all_as_public(
         columns: &[ValueColumn],
         table: &Table,
         out_of_domain: OutOfDomain,
     ) -> Result<Vec<f64>, EncodeError> {
+        let rows: Vec<u32> = (0..table.rows() as u32).collect();
+        ValueColumn::encode_rows(columns, table, &rows, out_of_domain)
+    }
+
+    /// Encodes columns of the rows that a declaration marks as public, row after row. Of the other rows nothing but the selector is looked at.
+    ///
+    /// # Errors
+    /// The declaration marks no rows; a missing column; cells outside their bounds if they are refused.
+    pub fn encode_public(
+        columns: &[ValueColumn],
+        protection: &Protection,
+        table: &Table,
+        out_of_domain: OutOfDomain,
+    ) -> Result<Vec<f64>, ValuesError> {
+        if *protection.relation().private_rows() == PrivateRows::All {
+            return Err(ValuesError::NoPublicRows { declaration: protection.file().to_owned() });
+        }
+        let (public, _) = public_and_private(protection, table)?;
+        Ok(ValueColumn::encode_rows(columns, table, &public, out_of_domain)?)
+    }
+
+    fn encode_rows(
+        columns: &[ValueColumn],
+        table: &Table,
+        rows: &[u32],
+        out_of_domain: OutOfDomain,
+    ) -> Result<Vec<f64>, EncodeError> {
         if out_of_domain == OutOfDomain::Refuse {
-            let findings = findings(columns, table)?;
+            let findings = findings(columns, table, rows)?;
             if !findings.is_empty() {
                 return Err(EncodeError::OutOfDomain(findings));
             }
         }
-        rows(columns, table, &(0..table.rows() as u32).collect::<Vec<u32>>())
+        cells(columns, table, rows)
     }
 
-    /// How such a file is read.
-    pub fn read_options(columns: &[ValueColumn]) -> ReadOptions {
-        let options = ReadOptions::default().others(ReadAs::Skipped);
-        columns.iter().fold(options, |options, column| options.column(&column.name, ReadAs::Number))
+    /// How such a file is read. With a declaration, its selector of public rows is read as well.
+    pub fn read_options(columns: &[ValueColumn], protection: Option<&Protection>) -> ReadOptions {
+        let mut options = ReadOptions::default().others(ReadAs::Skipped);
+        for column in columns {
+            options = options.column(&column.name, ReadAs::Number);
+        }
+        match protection.map(|protection| protection.relation().private_rows()) {
+            Some(PrivateRows::Outside(selector)) => options.column(selector.column(), ReadAs::Text),
+            _ => options,
+        }
     }
 }
 
@@ -198,7 +251,11 @@ impl Values {
                 return Err(ValuesError::NotDeclared { declaration: declaration(), column, nearest, has });
             };
             if declared.role == Role::Unused {
-                return Err(ValuesError::NotUsed { declaration: declaration(), column });
+                let declaration = declaration();
+                return Err(match protection.structural_columns().any(|structural| structural == name) {
+                    true => ValuesError::Structural { declaration, column },
+                    false => ValuesError::NotUsed { declaration, column },
+                });
             }
             let Some(ColumnDomain::Bounds { low, high }) = declared.domain else {
                 return Err(ValuesError::NoBounds { declaration: declaration(), column });
@@ -241,7 +298,7 @@ impl Values {
         check_columns(&protection, table, |declared| is_chosen(&declared.name))?;
         let split = checked_split(&protection, table)?;
         if out_of_domain == OutOfDomain::Refuse {
-            let mut findings = findings(&columns, table)?;
+            let mut findings = findings(&columns, table, &(0..table.rows() as u32).collect::<Vec<u32>>())?;
             add_unit_findings(&mut findings, &protection, &split);
             if !findings.is_empty() {
                 return Err(EncodeError::OutOfDomain(findings).into());
@@ -262,8 +319,8 @@ impl Values {
             Some(offsets) => Units::Users { offsets },
         };
         Ok(Values {
-            public: rows(&columns, table, &public)?,
-            private: Sealed::new(rows(&columns, table, &private)?),
+            public: cells(&columns, table, &public)?,
+            private: Sealed::new(cells(&columns, table, &private)?),
             units: Sealed::new(units),
             protection,
             columns,
@@ -326,17 +383,19 @@ fn is_sensitive(protection: &Protection, column: &str) -> bool {
     }
 }
 
-fn findings(columns: &[ValueColumn], table: &Table) -> Result<Findings, EncodeError> {
+/// The cells outside their bounds in these rows.
+fn findings(columns: &[ValueColumn], table: &Table, rows: &[u32]) -> Result<Findings, EncodeError> {
     let mut findings = Findings::new(table.source());
     for column in columns {
-        let (total, first) = inspect(table, &column.name, find(table, &column.name)?, &column.domain());
+        let (cells, rows) = (find(table, &column.name)?, rows.iter().map(|&row| row as usize));
+        let (total, first) = inspect(table, &column.name, cells, &column.domain(), rows);
         findings.add(&column.name, total, first);
     }
     Ok(findings)
 }
 
 /// The cells of these rows, row after row.
-fn rows(columns: &[ValueColumn], table: &Table, order: &[u32]) -> Result<Vec<f64>, EncodeError> {
+fn cells(columns: &[ValueColumn], table: &Table, order: &[u32]) -> Result<Vec<f64>, EncodeError> {
     let width = columns.len();
     let mut values = vec![0.0; order.len() * width];
     for (index, column) in columns.iter().enumerate() {
@@ -427,7 +486,10 @@ mod tests {
         assert!(message(&[]).contains("--columns"));
         assert!(message(&["incom"]).contains("did you mean `income`"));
         assert!(message(&["ward"]).contains("has no bounds"));
-        assert!(message(&["left"]).contains("use = false"));
+        assert!(message(&["left"]).contains("remove `use = false`"));
+        assert!(
+            message(&["consent"]).contains("set `use = true`") && !message(&["who"]).contains("use = false")
+        );
         assert!(message(&["age", "age"]).contains("twice"));
     }
 
@@ -439,11 +501,31 @@ mod tests {
             Values::bind(protection(), columns(), &table, OutOfDomain::Refuse).unwrap_err().to_string();
         assert!(refused.contains("-11 is outside [-10, 10]") && refused.contains("2 findings"), "{refused}");
         Values::bind(protection(), columns(), &table, OutOfDomain::Coerce).unwrap();
-        let open = ValueColumn::encode_open(&columns(), &table, OutOfDomain::Coerce).unwrap();
+        let open = ValueColumn::encode_all_as_public(&columns(), &table, OutOfDomain::Coerce).unwrap();
         assert_eq!(open, [-1.0, 0.0, 0.0, 1.0]);
-        assert!(ValueColumn::encode_open(&columns(), &table, OutOfDomain::Refuse).is_err());
+        assert!(ValueColumn::encode_all_as_public(&columns(), &table, OutOfDomain::Refuse).is_err());
         assert_eq!(ValueColumn::new("x", 1.0, 1.0), None);
         assert_eq!(ValueColumn::new("x", f64::NAN, 1.0), None);
+    }
+
+    /// Rows that the selector does not mark are neither encoded nor looked at, however strange their cells.
+    #[test]
+    fn only_declared_rows_are_public() {
+        let columns = chosen(&["income", "age"]).unwrap();
+        let encoded = |income, out_of_domain| {
+            ValueColumn::encode_public(&columns, &protection(), &table(income), out_of_domain)
+        };
+        assert_eq!(encoded([-99.0, f64::NAN, 0.0, 10.0], OutOfDomain::Refuse).unwrap(), [1.0, 0.5]);
+        let refused = encoded([0.0, 0.0, 0.0, 11.0], OutOfDomain::Refuse).unwrap_err().to_string();
+        assert!(refused.contains("1 finding ") && refused.contains("11 is outside"), "{refused}");
+        assert_eq!(encoded([0.0, 0.0, 0.0, 11.0], OutOfDomain::Coerce).unwrap(), [1.0, 0.5]);
+        let none = DECLARATION.replace(", public_rows = { column = 'consent', equals = 'yes' }", "").replace(
+            "consent = { visibility = 'public' }",
+            "consent = { visibility = 'public', use = false }",
+        );
+        let none = Protection::parse(&none, "none.toml").unwrap_or_else(|error| panic!("{error}"));
+        let refused = ValueColumn::encode_public(&columns, &none, &table([0.0; 4]), OutOfDomain::Refuse);
+        assert!(refused.unwrap_err().to_string().contains("--all-rows-public"));
     }
 
     #[test]

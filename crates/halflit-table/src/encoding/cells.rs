@@ -91,12 +91,13 @@ pub(crate) fn number_texts(values: &[f64]) -> Texts {
     texts.finish()
 }
 
-/// Counts the cells of a column outside their domain, and describes the first of them.
+/// Counts the cells of a column outside their domain in these rows, and describes the first of them.
 pub(crate) fn inspect(
     table: &Table,
     name: &str,
     cells: ReadCells,
     domain: &ColumnDomain,
+    rows: impl Iterator<Item = usize>,
 ) -> (u64, Vec<Finding>) {
     let seen = DomainCells::new(cells, domain);
     let in_domain = |row: usize| match domain {
@@ -105,7 +106,7 @@ pub(crate) fn inspect(
     };
     let mut total = 0;
     let mut first = Vec::new();
-    for row in (0..table.rows()).filter(|&row| !in_domain(row)) {
+    for row in rows.filter(|&row| !in_domain(row)) {
         total += 1;
         if first.len() < LISTED_FINDINGS {
             let fault = fault(cells, domain, row);

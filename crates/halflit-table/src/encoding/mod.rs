@@ -272,7 +272,7 @@ impl Encoding {
             Inspected::All => features.chain(label).collect(),
         };
         let inspected = columns.into_par_iter().map(|(name, domain)| {
-            let (total, first) = inspect(table, name, find(table, name)?, &domain);
+            let (total, first) = inspect(table, name, find(table, name)?, &domain, 0..table.rows());
             Ok((name, total, first))
         });
         let mut findings = Findings::new(table.source());

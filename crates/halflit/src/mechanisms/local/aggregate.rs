@@ -1,6 +1,7 @@
 //! The server's side: the mean of randomized messages and raw public rows.
 
 use super::message::Messages;
+use super::randomizer::Randomizer;
 use crate::mechanisms::means::{Balance, PublicMoments};
 use halflit_table::ValueColumn;
 use serde::Serialize;
@@ -43,16 +44,22 @@ pub struct ColumnMean {
     pub standard_error: Option<f64>,
 }
 
+/// Messages against public rows, columns mapped to [-1, 1].
+pub(super) fn balance(randomizer: &Randomizer, messages: u64, public_rows: u64, variance: f64) -> Balance {
+    let units = messages as f64;
+    // The randomizer sees x/sqrt(d); its error is at most the radius.
+    let noise = units * randomizer.squared_error(0.0) * randomizer.dimension() as f64;
+    Balance { units, public_rows: public_rows as f64, variance, noise }
+}
+
 /// The mean of messages and public rows (`public`: row after row, columns mapped to [-1, 1]).
 pub fn aggregate(messages: &Messages, public: &[f64], weights: Weights) -> Aggregate {
     let width = messages.randomizer.dimension();
     let scale = (width as f64).sqrt();
     let moments = PublicMoments::of(public, width);
     let (units, public_rows) = (messages.count as f64, moments.rows as f64);
-    // The randomizer sees x/sqrt(d); its error is at most the radius.
-    let noise = units * messages.randomizer.squared_error(0.0) * scale * scale;
     let variance = moments.variance();
-    let balance = Balance { units, public_rows, variance: variance.unwrap_or(0.0), noise };
+    let balance = balance(&messages.randomizer, messages.count, moments.rows, variance.unwrap_or(0.0));
     let weight = match (weights, variance) {
         (Weights::Best, Some(_)) => balance.best_weight(),
         _ => 1.0 / (units + public_rows),

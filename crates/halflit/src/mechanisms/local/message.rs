@@ -2,10 +2,11 @@
 
 use super::randomizer::{Kind, Randomizer};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io::BufRead;
 
-/// Format of a message; grows when its meaning changes.
-pub const MESSAGE_FORMAT: u32 = 1;
+/// Format of a message; grows when its meaning changes. Format 1 had no id, so that copies could not be told from messages.
+pub const MESSAGE_FORMAT: u32 = 2;
 
 /// A message's length may differ from the randomizer's radius by this share: nine digits survive any honest transport.
 const LENGTH_TOLERANCE: f64 = 1e-9;
@@ -18,6 +19,8 @@ const LENGTH_TOLERANCE: f64 = 1e-9;
 pub struct Message {
     /// The format; [`MESSAGE_FORMAT`].
     pub halflit_message: u32,
+    /// A random number of 32 hexadecimal digits: no two messages share one, so that none is counted twice.
+    pub id: String,
     /// Which randomizer.
     pub mechanism: Kind,
     /// What the message cost.
@@ -62,15 +65,35 @@ pub enum MessageError {
         /// What the parser says.
         reason: String,
     },
-    /// Written by a later version.
+    /// Written by another version.
     #[error(
-        "line {line}: message format {found} is not known to this version, which reads format {MESSAGE_FORMAT}; update halflit"
+        "line {line}: the message has format {found}, and this version of halflit reads format {MESSAGE_FORMAT}; use the version that wrote it"
     )]
     Format {
         /// Where.
         line: usize,
         /// The message's format.
         found: u32,
+    },
+    /// A name that is none.
+    #[error("line {line}: the id is `{id}`, but must be 32 hexadecimal digits; the message was altered")]
+    Id {
+        /// Where.
+        line: usize,
+        /// What is there instead.
+        id: String,
+    },
+    /// A message that is there twice.
+    #[error(
+        "line {line}: the message {id} is already in line {first}; a message counts once, so remove the copy"
+    )]
+    Repeated {
+        /// Where the copy is.
+        line: usize,
+        /// Where the message is.
+        first: usize,
+        /// Its id.
+        id: String,
     },
     /// Messages that do not belong together.
     #[error("line {line}: {field} is {found}, but {expected} in line 1; aggregate such messages separately")]
@@ -152,17 +175,20 @@ impl Messages {
     /// Reads newline-delimited JSON; blank lines are skipped.
     ///
     /// # Errors
-    /// The first line that is not a message of the same kind as the first.
+    /// The first line that is not a message of the same kind as the first, or a copy of an earlier one.
     pub fn read(lines: impl BufRead) -> Result<Self, MessageError> {
         let mut messages: Option<Messages> = None;
+        let mut seen: HashMap<u128, usize> = HashMap::new();
         for (index, text) in lines.lines().enumerate() {
             let line = index + 1;
             let text = text.map_err(|source| MessageError::Read { line, source })?;
             if text.trim().is_empty() {
                 continue;
             }
-            let message: Message = serde_json::from_str(&text)
-                .map_err(|error| MessageError::NotAMessage { line, reason: error.to_string() })?;
+            let message = parse(line, &text)?;
+            if let Some(first) = seen.insert(id_number(line, &message.id)?, line) {
+                return Err(MessageError::Repeated { line, first, id: message.id });
+            }
             match &mut messages {
                 Some(messages) => messages.add(line, &message)?,
                 None => messages = Some(Messages::starting_with(line, &message)?),
@@ -204,13 +230,12 @@ impl Messages {
         if *columns != self.columns {
             return same("the list of columns", described(columns), described(&self.columns));
         }
-        // No number in JSON is NaN or infinite; a sum of squares may still overflow, and then fails this guard.
-        let length = value.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let radius = self.randomizer.radius();
-        if !((length - radius).abs() <= LENGTH_TOLERANCE * radius) {
-            let mechanism = mechanism.name();
-            return Err(MessageError::WrongLength { line, length, mechanism, radius });
-        }
+        check_length(value, &self.randomizer).map_err(|length| MessageError::WrongLength {
+            line,
+            length,
+            mechanism: mechanism.name(),
+            radius: self.randomizer.radius(),
+        })?;
         for ((sum, square), x) in self.sums.iter_mut().zip(&mut self.squares).zip(value) {
             *sum += x;
             *square += x * x;
@@ -218,6 +243,27 @@ impl Messages {
         self.count += 1;
         Ok(())
     }
+}
+
+/// A message, or what is wrong with the line. A format is told by its number, whatever else is there.
+fn parse(line: usize, text: &str) -> Result<Message, MessageError> {
+    #[derive(Deserialize)]
+    struct Head {
+        halflit_message: u32,
+    }
+    serde_json::from_str(text).map_err(|error| match serde_json::from_str::<Head>(text) {
+        Ok(head) if head.halflit_message != MESSAGE_FORMAT => {
+            MessageError::Format { line, found: head.halflit_message }
+        }
+        _ => MessageError::NotAMessage { line, reason: error.to_string() },
+    })
+}
+
+/// The number behind an id: two spellings of one number are one id.
+fn id_number(line: usize, id: &str) -> Result<u128, MessageError> {
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = if is_id { u128::from_str_radix(id, 16).ok() } else { None };
+    number.ok_or_else(|| MessageError::Id { line, id: id.to_owned() })
 }
 
 fn check_format(line: usize, message: &Message) -> Result<(), MessageError> {
@@ -229,6 +275,14 @@ fn check_format(line: usize, message: &Message) -> Result<(), MessageError> {
         return Err(MessageError::WrongDimension { line, found, columns, dimension });
     }
     Ok(())
+}
+
+/// Whether a value has the length that every value of this randomizer has; otherwise its own.
+pub(super) fn check_length(value: &[f64], randomizer: &Randomizer) -> Result<(), f64> {
+    // No number in JSON is NaN or infinite; a sum of squares may still overflow, and then fails this guard.
+    let length = value.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let radius = randomizer.radius();
+    if (length - radius).abs() <= LENGTH_TOLERANCE * radius { Ok(()) } else { Err(length) }
 }
 
 fn described(columns: &[MessageColumn]) -> String {

@@ -17,7 +17,9 @@
 //! | vectors in the unit ball | shortened before anything else (`polar`) |
 //! | the log-ratio is at most epsilon | `fewest_outside` with the cap's mass rounded down; the certificate's check repeats it |
 //! | the coin has probability p exactly | an integer over 2^63 and the exact Bernoulli sampler |
-//! | which unit sent which message says nothing | messages are shuffled; under zero-out absent units send too |
+//! | which unit sent which message says nothing | messages are shuffled and have random ids; under zero-out absent units send too |
+//! | a server sees a private gradient randomized only | `Server` takes an [`Answer`] for a private row and nothing else; `Client::answer` makes it |
+//! | a client answers once | `Client::answer` consumes the client |
 //!
 //! # Edge cases
 //!
@@ -30,24 +32,29 @@
 
 mod aggregate;
 mod cap;
+mod client;
 mod message;
+mod outlook;
 mod randomizer;
-mod sgd;
+mod server;
 #[cfg(test)]
 mod tests;
 
 pub use aggregate::{Aggregate, ColumnMean, Weights, aggregate};
+pub use client::{ANSWER_FORMAT, Answer, Client, QUESTION_FORMAT, Question};
 pub use message::{MESSAGE_FORMAT, Message, MessageColumn, MessageError, Messages};
+pub use outlook::{Outlook, RandomizerOutlook};
 pub use randomizer::{EPSILONS, Kind, MOST_DIMENSIONS, Randomizer};
-pub use sgd::{Curvature, Pass, Person};
+pub use server::{Curvature, Pass, Server, Turn};
 
+use crate::digest::random_id;
 use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::means::for_each_unit;
 use crate::mechanisms::{Inconsistency, Watch};
-use crate::plan::Priced;
+use crate::plan::{PlanError, Priced, priced};
 use crate::release::{Certificate, ReleaseError, Subject};
 use halflit_noise::{NoiseError, NoiseSource};
-use halflit_privacy::{Change, Delta, Epsilon, Event, ParameterError, Profile, Relation};
+use halflit_privacy::{Change, Epsilon, Event, Interval, ParameterError, Relation};
 use halflit_table::{Budget, Values};
 use serde::{Deserialize, Serialize};
 
@@ -107,12 +114,47 @@ pub enum LocalError {
         /// Which, counted from 0.
         coordinate: usize,
     },
+    /// A question or an answer that does not belong to this pass, this step or this client.
+    #[error("{field} is {found}, but must be {expected}; it was altered, or belongs elsewhere")]
+    Misplaced {
+        /// What does not fit.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+    /// Somebody else is asked.
+    #[error("step {step} is the turn of {turn}; ask that one, or pass the turn over")]
+    WrongTurn {
+        /// Which step, counted from 1.
+        step: u64,
+        /// Whose turn it is.
+        turn: String,
+    },
+    /// Everybody was asked.
+    #[error("the pass is over: all {turns} rows had their turn")]
+    Over {
+        /// How many.
+        turns: usize,
+    },
+    /// There is no model before everybody was asked.
+    #[error("the pass is not over: {done} of {turns} rows had their turn")]
+    NotOver {
+        /// How many.
+        done: usize,
+        /// Out of how many.
+        turns: usize,
+    },
     /// The accountant refused a number.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
+    /// The accountant could not price the messages, or says that they cost more than they may.
+    #[error(transparent)]
+    Price(#[from] PlanError),
     /// The operating system gave no randomness, or a probability was refused.
     #[error(transparent)]
-    Noise(NoiseError),
+    Noise(#[from] NoiseError),
     /// A release asked for the numbers of a rehearsal.
     #[error("these numbers follow from public data and protect nobody; take NoiseSource::from_os()")]
     RehearsalNoise,
@@ -127,6 +169,7 @@ pub struct LocalPlan {
     values: Values,
     randomizer: Randomizer,
     event: Event,
+    price: Interval,
 }
 
 impl LocalPlan {
@@ -138,7 +181,8 @@ impl LocalPlan {
         let epsilon = epsilon.unwrap_or(values.protection().budget().epsilon);
         let randomizer = Randomizer::new(kind, values.columns().len(), epsilon)?;
         let event = Event::PureDp { epsilon: Epsilon::new(epsilon)? };
-        Ok(LocalPlan { values, randomizer, event })
+        let price = priced(NAME, &event, Budget { epsilon, delta: 0.0 })?;
+        Ok(LocalPlan { values, randomizer, event, price })
     }
 
     /// The randomizer.
@@ -151,7 +195,7 @@ impl LocalPlan {
         self.values.facts().private_units
     }
 
-    fn statement(&self) -> Statement {
+    pub(crate) fn statement(&self) -> Statement {
         Statement {
             randomizer: self.randomizer.kind(),
             epsilon: self.randomizer.epsilon(),
@@ -297,6 +341,7 @@ impl Charged<LocalPlan> {
             }
             messages.push(Message {
                 halflit_message: MESSAGE_FORMAT,
+                id: random_id(&mut stream),
                 mechanism: randomizer.kind(),
                 epsilon: randomizer.epsilon(),
                 dimension: width,
@@ -314,6 +359,8 @@ impl Charged<LocalPlan> {
 pub struct LocalRelease {
     /// The messages, one line of JSON each.
     pub messages: String,
+    /// The chosen columns of the public rows, as `aggregate` takes them beside the messages; none without public rows.
+    pub public_csv: Option<String>,
     /// Their certificate.
     pub certificate: Certificate,
     /// `certificate.json`.
@@ -337,7 +384,7 @@ impl LocalOutput {
             facts: plan.values.facts(),
             statement: super::Statement::Local(plan.statement()),
             budget: Budget { epsilon, delta: 0.0 },
-            epsilon: Profile::of(&plan.event)?.epsilon(Delta::new(0.0)?),
+            epsilon: plan.price,
             choices: CHOICES.to_owned(),
             receipt,
             is_seeded,
@@ -346,6 +393,25 @@ impl LocalOutput {
         }
         .certify()?;
         let certificate_json = serde_json::to_string_pretty(&certificate)? + "\n";
-        Ok(LocalRelease { messages: text, certificate, certificate_json })
+        let public_csv = public_csv(&plan.values);
+        Ok(LocalRelease { messages: text, public_csv, certificate, certificate_json })
     }
+}
+
+/// The public rows as a table of the chosen columns.
+fn public_csv(values: &Values) -> Option<String> {
+    let columns = values.columns();
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let header: Vec<String> = columns.iter().map(|column| quoted(column.name())).collect();
+    let mut text = header.join(",") + "\n";
+    for row in values.public_rows().chunks_exact(columns.len()) {
+        let cell = |(x, column): (&f64, &halflit_table::ValueColumn)| {
+            let (low, high) = column.bounds();
+            // Rounding on the way to [-1, 1] and back must not carry a cell past its bounds.
+            column.decode(*x).clamp(low, high).to_string()
+        };
+        text += &row.iter().zip(columns).map(cell).collect::<Vec<_>>().join(",");
+        text.push('\n');
+    }
+    (!values.public_rows().is_empty()).then_some(text)
 }

@@ -205,13 +205,30 @@ fn messages_are_unbiased_and_of_the_predicted_variance() {
             assert!(squares.iter().all(|square| (square / predicted - 1.0f64).abs() < 1e-12));
         }
         // Power: the plus sign that the paper prints in the normalizer would be rejected.
-        if kind == Kind::Privunit && norm == 1.0 && dimension <= 5 {
+        if kind == Kind::Privunit && norm == 1.0 {
             let mass = cap_mass(dimension, randomizer.gamma());
             let inside = randomizer.inside_numerator() as f64 / (1u64 << 63) as f64;
             let printed =
                 cap_moment(dimension, randomizer.gamma()) * (inside / mass + (1.0 - inside) / (1.0 - mass));
             let wrong: Vec<f64> = along.iter().map(|x| x / randomizer.radius() / printed).collect();
-            assert!(z_score(&wrong, 1.0).abs() > 2.0 * CRITICAL, "{case}");
+            // At d = 100, epsilon = 4 the two differ by 3.7 % only.
+            let far = if dimension <= 5 { 2.0 } else { 1.0 };
+            assert!(z_score(&wrong, 1.0).abs() > far * CRITICAL, "{case}: {}", z_score(&wrong, 1.0));
+        }
+        // Power: a scale that is a tenth too long or too short would be rejected, Duchi's and PrivUnit's.
+        if norm >= 0.7 {
+            for scale in [0.9, 1.1] {
+                let wrong: Vec<f64> = along.iter().map(|x| scale * x).collect();
+                assert!(z_score(&wrong, norm).abs() > CRITICAL, "{case}: {}", z_score(&wrong, norm));
+            }
+        }
+        // Power: a variance that is 3 % off would be rejected, and so would one that forgets the vector's own length.
+        if norm > 0.0 {
+            for wrong in [0.97 * predicted, 1.03 * predicted, predicted + norm * norm] {
+                assert!(z_score(&squares, wrong).abs() > CRITICAL, "{case}: {wrong}");
+            }
+        } else {
+            assert!(squares.iter().all(|square| (square / (1.03 * predicted) - 1.0f64).abs() > 1e-2));
         }
     }
 }
@@ -279,11 +296,8 @@ fn released(declaration: &str, cells: &[f64], epsilon: f64) -> LocalRelease {
 fn a_table_becomes_messages_and_a_mean() {
     let cells: Vec<f64> = (0..20_000).map(|row| if row % 4 == 0 { -0.5 } else { 0.5 }).collect();
     let release = released(DECLARATION, &cells, 4.0);
-    assert!(
-        release.messages.starts_with(
-            "{\"halflit_message\":1,\"mechanism\":\"privunit\",\"epsilon\":4.0,\"dimension\":2,"
-        )
-    );
+    assert!(release.messages.starts_with("{\"halflit_message\":2,\"id\":\""));
+    assert!(release.messages.contains("\",\"mechanism\":\"privunit\",\"epsilon\":4.0,\"dimension\":2,"));
     let messages = Messages::read(release.messages.as_bytes()).unwrap();
     assert_eq!(messages.count, 20_000);
     let mean = aggregate(&messages, &[], Weights::Best);
@@ -294,6 +308,7 @@ fn a_table_becomes_messages_and_a_mean() {
     }
     let certificate = &release.certificate;
     assert_eq!((certificate.guarantee.epsilon, certificate.guarantee.delta), (4.0, 0.0));
+    assert_eq!(certificate.guarantee.accountant.upper, 4.0, "the accountant's last word is the claim");
     assert_eq!(certificate.numerics, crate::release::Numerics::Idealized);
     // Everything but the fixed seed holds.
     assert!(matches!(certificate.verify(), Err(crate::release::VerifyError::Seeded)));
@@ -319,7 +334,7 @@ fn what_does_not_belong_together_is_refused_with_its_line() {
     for (old, new, line, says) in [
         ("privunit", "duchi", 3, "mechanism"),
         ("\"low\":0.0", "\"low\":1.0", 3, "list of columns"),
-        ("\"halflit_message\":1", "\"halflit_message\":2", 3, "format 2"),
+        ("\"halflit_message\":2", "\"halflit_message\":3", 3, "format 3"),
         ("\"dimension\":2", "\"dimension\":3", 3, "the message says 3"),
         ("\"value\":[", "\"value\":[0.5,", 3, "3 coordinates"),
         ("\"value\":[", "\"value\":[NaN,", 3, "not a message"),
@@ -332,8 +347,83 @@ fn what_does_not_belong_together_is_refused_with_its_line() {
         let message = refused(&format!("{rest}\n{}\n", last.replacen(old, new, 1)));
         assert!(message.starts_with(&format!("line {line}: ")) && message.contains(says), "{new}: {message}");
     }
+    // Format 1 had no id; it is told by its number, not by what it lacks.
+    let old = good.replace("\"halflit_message\":2", "\"halflit_message\":1");
+    let id = |line: &str| line.split("\"id\":\"").nth(1).unwrap()[..32].to_owned();
+    let without_id = good.lines().next().unwrap().replace(&format!("\"id\":\"{}\",", id(&good)), "");
+    for text in [old.as_str(), &without_id.replace("\"halflit_message\":2", "\"halflit_message\":1")] {
+        assert!(refused(text).starts_with("line 1: the message has format 1"), "{}", refused(text));
+    }
+    assert!(refused(&without_id).contains("missing field `id`"));
+    let named = |name: &str| good.replacen(&id(&good), name, 1);
+    assert!(refused(&named("")).starts_with("line 1: the id is ``"));
+    assert!(refused(&named("+0123456789abcdef0123456789abcde")).contains("32 hexadecimal digits"));
     let unbounded = good.replace("\"high\":10.0", "\"high\":-10.0");
     assert!(refused(&unbounded).starts_with("line 1: column `a` has bounds"));
+}
+
+/// `cat a a`: without ids the copy would pass for more people and a smaller standard error.
+#[test]
+fn a_message_counts_once() {
+    let one = released(DECLARATION, &[0.1; 40], 1.0).messages;
+    let refused = Messages::read(format!("{one}{one}").as_bytes()).unwrap_err();
+    assert!(matches!(refused, MessageError::Repeated { line: 41, first: 1, .. }), "{refused}");
+    // Another spelling of the number is the same id.
+    let last = one.lines().last().unwrap();
+    let id = &last.split("\"id\":\"").nth(1).unwrap()[..32];
+    let loud = last.replace(id, &id.to_uppercase());
+    let refused = Messages::read(format!("{one}\n{loud}\n").as_bytes()).unwrap_err();
+    assert!(matches!(refused, MessageError::Repeated { line: 42, first: 40, .. }), "{refused}");
+    // A collision among so many ids of 128 random bits has probability 1.5e-29.
+    let mut stream = stream(4);
+    let ids: std::collections::HashSet<String> =
+        (0..100_000).map(|_| crate::digest::random_id(&mut stream)).collect();
+    assert_eq!(ids.len(), 100_000);
+}
+
+/// What is predicted before the charge is what comes out: the spread of the messages' mean over many releases' worth of rows.
+#[test]
+fn the_outlook_predicts_the_standard_errors() {
+    let declaration = format!(
+        "{}\n    open = {{ visibility = 'public' }}",
+        DECLARATION.replace("unit = 'row'", "unit = 'row', public_rows = { column = 'user', equals = '0' }")
+    )
+    .replace("open =", "user =");
+    let cells: Vec<f64> = (0..6000).map(|row| f64::from(row % 5) / 4.0 - 0.5).collect();
+    let bound = values(&declaration, &cells);
+    let outlook = Outlook::new(&bound, Some(2.0)).unwrap();
+    assert_eq!((outlook.messages, outlook.public_rows), (5998, 2));
+    let best = &outlook.randomizers[0];
+    assert_eq!(best.randomizer, Kind::Privunit);
+    assert!(outlook.randomizers[1].messages_alone > best.messages_alone);
+    assert!(best.with_public_rows_equal.unwrap() < best.messages_alone);
+    assert!(best.with_public_rows_best.unwrap() <= best.with_public_rows_equal.unwrap());
+    let messages = Messages::read(released(&declaration, &cells, 2.0).messages.as_bytes()).unwrap();
+    let mean = aggregate(&messages, &[], Weights::Equal);
+    // Half of the bounds of a is 5, of b 1.
+    let shares = mean.columns.iter().zip([5.0, 1.0]).map(|(c, half)| c.standard_error.unwrap() / half);
+    let measured = (shares.map(|share| share * share).sum::<f64>() / 2.0).sqrt();
+    // The prediction counts the rows' spread on top of the randomizer's whole radius: at most 5 % too much here.
+    assert!((0.95..1.02).contains(&(measured / best.messages_alone)), "{measured} {}", best.messages_alone);
+    // No public rows: nothing to say about them.
+    let none = Outlook::new(&values(DECLARATION, &cells), None).unwrap();
+    assert_eq!((none.epsilon, none.public_rows_alone), (8.0, None));
+    assert!(none.randomizers.iter().all(|r| r.with_public_rows_best.or(r.with_public_rows_equal).is_none()));
+    assert!(matches!(Outlook::new(&bound, Some(f64::NAN)), Err(LocalError::Epsilon { .. })));
+}
+
+/// The file beside the messages holds the public rows, all of them and nothing else.
+#[test]
+fn public_rows_stand_beside_the_messages() {
+    let declaration = format!(
+        "{}\n    user = {{ visibility = 'public' }}",
+        DECLARATION
+            .replace("unit = 'row'", "unit = 'row', public_rows = { column = 'user', in = ['0', '2'] }")
+    );
+    let release = released(&declaration, &[1.0, -1.0, 0.3, 0.4, 0.5, 0.6], 1.0);
+    assert_eq!(release.public_csv.as_deref(), Some("\"a\",\"b\"\n10,-1\n0,1\n7.5,-0.5\n8,-0.6\n"));
+    assert_eq!(release.messages.lines().count(), 2);
+    assert_eq!(released(DECLARATION, &[0.1; 3], 1.0).public_csv, None);
 }
 
 #[test]
@@ -355,61 +445,176 @@ fn public_rows_divide_the_error_as_predicted() {
     assert!(best.message_weight < equal.message_weight && best.public_row_weight > equal.public_row_weight);
 }
 
-/// Rows scatter around a target; the loss of row x is half its squared distance, or the distance itself.
-fn sgd_distance(private: usize, public: usize, curvature: Curvature, seed: u8) -> f64 {
+/// One pass over rows that scatter around a target; the loss of row x is half its squared distance. Everything between server and client goes through JSON.
+fn sgd_distance(private: usize, public: usize, curvature: Curvature, weights: Weights, seed: u8) -> f64 {
     let target = [0.5, -0.3, 0.1, 0.2, -0.1];
     let mut numbers = Numbers(99);
     let rows: Vec<f64> =
         (0..(private + public) * 5).map(|i| target[i % 5] + 0.2 * (numbers.next() - 0.5)).collect();
+    let gradient = |row: usize, weights: &[f64], out: &mut [f64]| {
+        for j in 0..5 {
+            out[j] = weights[j] - rows[row * 5 + j];
+        }
+    };
     let randomizer = Randomizer::new(Kind::Privunit, 5, 2.0).unwrap();
-    let pass = Pass { private, public, clip_norm: 2.0, radius: 1.0, curvature };
-    let weights = pass
-        .run(&randomizer, &mut stream(seed), |person, weights, out| {
-            let row = match person {
-                Person::Private(row) => row,
-                Person::Public(row) => private + row,
-            };
-            for j in 0..5 {
-                out[j] = weights[j] - rows[row * 5 + j];
+    let pass = Pass { private, public, clip_norm: 2.0, public_norm: 2.0, radius: 1.0, curvature, weights };
+    let mut stream = stream(seed);
+    let mut server = Server::new(pass, randomizer.clone(), &mut stream).unwrap();
+    while let Some(turn) = server.turn() {
+        match turn {
+            Turn::Private(row) => {
+                let question = serde_json::to_string(&server.question().unwrap()).unwrap();
+                let question: Question = serde_json::from_str(&question).unwrap();
+                let answer = Client::new(&randomizer)
+                    .answer(&mut stream, &question, |w, out| gradient(row, w, out))
+                    .unwrap();
+                let answer = serde_json::to_string(&answer).unwrap();
+                server.receive(&serde_json::from_str(&answer).unwrap()).unwrap();
             }
-        })
-        .unwrap();
-    weights.iter().zip(target).map(|(w, t)| (w - t).powi(2)).sum::<f64>().sqrt()
+            Turn::Public(row) => {
+                let mut raw = vec![0.0; 5];
+                gradient(private + row, server.weights(), &mut raw);
+                server.step_public(&raw).unwrap();
+            }
+        }
+    }
+    let model = server.model().unwrap();
+    model.iter().zip(target).map(|(w, t)| (w - t).powi(2)).sum::<f64>().sqrt()
 }
+
+const STRONG: Curvature = Curvature::StronglyConvex { modulus: 1.0 };
 
 #[test]
 fn one_local_pass_finds_the_minimizer() {
     // Fixed seeds; from zero the distance is 0.63. Constants of the theory are loose, so only the order of the errors is tested.
-    let convex = sgd_distance(20_000, 2_000, Curvature::Convex, 11);
-    let strong = sgd_distance(20_000, 2_000, Curvature::StronglyConvex { modulus: 1.0 }, 12);
-    let public_only = sgd_distance(0, 2_000, Curvature::StronglyConvex { modulus: 1.0 }, 13);
+    let convex = sgd_distance(20_000, 2_000, Curvature::Convex, Weights::Equal, 11);
+    let strong = sgd_distance(20_000, 2_000, STRONG, Weights::Equal, 12);
+    let public_only = sgd_distance(0, 2_000, STRONG, Weights::Equal, 13);
     assert!(convex < 0.2, "{convex}");
     assert!(strong < 0.12, "{strong}");
     assert!(public_only < 0.02, "{public_only}");
     // Fewer private rows: a larger error.
-    assert!(sgd_distance(300, 0, Curvature::StronglyConvex { modulus: 1.0 }, 14) > 2.0 * strong);
+    assert!(sgd_distance(300, 0, STRONG, Weights::Equal, 14) > 2.0 * strong);
+    // Steps that count by their noise lean on the public rows: mean squares over eight passes.
+    for curvature in [Curvature::Convex, STRONG] {
+        let square = |weights| {
+            (20..28).map(|seed| sgd_distance(4_000, 400, curvature, weights, seed).powi(2)).sum::<f64>() / 8.0
+        };
+        let (equal, best) = (square(Weights::Equal), square(Weights::Best));
+        assert!(best < 0.7 * equal, "{curvature:?}: {best} {equal}");
+    }
 }
+
+const PASS: Pass = Pass {
+    private: 2,
+    public: 1,
+    clip_norm: 1.0,
+    public_norm: 1.0,
+    radius: 1.0,
+    curvature: Curvature::Convex,
+    weights: Weights::Equal,
+};
 
 #[test]
 fn passes_that_make_no_sense_are_refused() {
     let randomizer = Randomizer::new(Kind::Duchi, 2, 1.0).unwrap();
-    let good = Pass { private: 2, public: 1, clip_norm: 1.0, radius: 1.0, curvature: Curvature::Convex };
-    let run = |pass: &Pass| pass.run(&randomizer, &mut stream(1), |_, _, out| out.fill(f64::NAN));
-    assert_eq!(run(&good).unwrap().len(), 2, "a gradient that is no number counts as zero");
-    assert!(matches!(
-        run(&Pass { private: 0, public: 0, ..good.clone() }),
-        Err(LocalError::Rows { rows: 0 })
-    ));
+    let begun = |pass: Pass| Server::new(pass, randomizer.clone(), &mut stream(1));
+    assert!(matches!(begun(Pass { private: 0, public: 0, ..PASS }), Err(LocalError::Rows { rows: 0 })));
+    assert!(matches!(begun(Pass { private: usize::MAX, ..PASS }), Err(LocalError::Rows { .. })));
     for bad in [
-        Pass { clip_norm: f64::NAN, ..good.clone() },
-        Pass { radius: 0.0, ..good.clone() },
-        Pass { curvature: Curvature::StronglyConvex { modulus: -1.0 }, ..good.clone() },
+        Pass { clip_norm: f64::NAN, ..PASS },
+        Pass { public_norm: -1.0, ..PASS },
+        Pass { radius: 0.0, ..PASS },
+        Pass { curvature: Curvature::StronglyConvex { modulus: -1.0 }, ..PASS },
     ] {
-        assert!(matches!(run(&bad), Err(LocalError::NotPositive { .. })));
+        assert!(matches!(begun(bad), Err(LocalError::NotPositive { .. })));
     }
     // eta = D / sqrt(n_priv b^2 + n_pub L^2)
     let b = randomizer.radius();
-    assert!((good.step_size(&randomizer) - 2.0 / (2.0 * b * b + 1.0).sqrt()).abs() < 1e-15);
+    assert!((PASS.step_size(&randomizer) - 2.0 / (2.0 * b * b + 1.0).sqrt()).abs() < 1e-15);
+    // q = 1/b^2: D / sqrt(n_priv/b^2 + n_pub)
+    let best = Pass { weights: Weights::Best, ..PASS };
+    assert!((best.step_size(&randomizer) - 2.0 / (2.0 / (b * b) + 1.0).sqrt()).abs() < 1e-15);
+    // Public gradients of half the length are followed twice as far, and count four times as much next to private ones.
+    let short = Pass { public_norm: 0.5, ..best };
+    assert!((short.step_size(&randomizer) - 2.0 / (2.0 / (16.0 * b * b) + 0.25).sqrt()).abs() < 1e-15);
+}
+
+/// A server takes what a randomizer made for this very question, from a private row in its turn, and nothing else.
+#[test]
+fn a_server_takes_answers_in_their_turn_only() {
+    let randomizer = Randomizer::new(Kind::Duchi, 2, 1.0).unwrap();
+    let mut stream = stream(2);
+    let mut server = Server::new(PASS, randomizer.clone(), &mut stream).unwrap();
+    assert!(matches!(server.model(), Err(LocalError::NotOver { done: 0, turns: 3 })));
+    let mut asked = Vec::new();
+    while let Some(turn) = server.turn() {
+        asked.push(turn);
+        let Turn::Private(_) = turn else {
+            assert!(matches!(server.question(), Err(LocalError::WrongTurn { .. })));
+            assert!(server.step_public(&[0.0]).is_err());
+            server.step_public(&[f64::NAN, 1e308]).unwrap();
+            assert!(server.weights().iter().all(|x| x.is_finite()));
+            continue;
+        };
+        // A private row's gradient as it is cannot be handed in.
+        assert!(matches!(server.step_public(&[0.1, 0.2]), Err(LocalError::WrongTurn { .. })));
+        let question = server.question().unwrap();
+        // Whatever the gradient, an answer has one length: zero, what is no number, what is far too long.
+        for raw in [[0.0, 0.0], [f64::NAN, f64::INFINITY], [1e300, -1e308]] {
+            let answer = Client::new(&randomizer)
+                .answer(&mut stream, &question, |_, out| out.copy_from_slice(&raw))
+                .unwrap();
+            assert!((dot(&answer.value, &answer.value).sqrt() / randomizer.radius() - 1.0).abs() < 1e-12);
+        }
+        let good =
+            Client::new(&randomizer).answer(&mut stream, &question, |w, out| out.copy_from_slice(w)).unwrap();
+        for (bad, field) in [
+            (Answer { halflit_answer: 2, ..good.clone() }, "format"),
+            (Answer { pass: "0".repeat(32), ..good.clone() }, "pass"),
+            (Answer { step: good.step + 1, ..good.clone() }, "step"),
+            (Answer { mechanism: Kind::Privunit, ..good.clone() }, "mechanism"),
+            (Answer { epsilon: 2.0, ..good.clone() }, "epsilon"),
+            (Answer { value: vec![1.0; 3], ..good.clone() }, "coordinates"),
+            (Answer { value: vec![0.1, 0.2], ..good.clone() }, "length"),
+            (Answer { value: vec![f64::NAN, 0.2], ..good.clone() }, "length"),
+        ] {
+            let refused = server.receive(&bad).unwrap_err().to_string();
+            assert!(refused.contains(field), "{field}: {refused}");
+        }
+        server.receive(&good).unwrap();
+        assert!(server.receive(&good).is_err(), "an answer counts once");
+    }
+    asked.sort_by_key(|turn| format!("{turn:?}"));
+    assert_eq!(asked, [Turn::Private(0), Turn::Private(1), Turn::Public(0)], "everybody once");
+    assert!(matches!(server.skip(), Err(LocalError::Over { turns: 3 })));
+    assert_eq!(server.model().unwrap().len(), 2);
+    // Nobody answers: the weights are where they began.
+    let mut silent = Server::new(Pass { public: 0, ..PASS }, randomizer, &mut stream).unwrap();
+    (0..2).for_each(|_| silent.skip().unwrap());
+    assert_eq!(silent.model().unwrap(), [0.0, 0.0]);
+}
+
+/// The price is the client's own: a server that asks for more gets nothing.
+#[test]
+fn a_client_answers_on_its_own_terms_only() {
+    let randomizer = Randomizer::new(Kind::Duchi, 2, 1.0).unwrap();
+    let mut stream = stream(3);
+    let server = Server::new(Pass { public: 0, ..PASS }, randomizer.clone(), &mut stream).unwrap();
+    let good = server.question().unwrap();
+    for (bad, says) in [
+        (Question { halflit_question: 2, ..good.clone() }, "format"),
+        (Question { epsilon: 100.0, ..good.clone() }, "epsilon is 100, but must be 1"),
+        (Question { epsilon: f64::NAN, ..good.clone() }, "epsilon"),
+        (Question { mechanism: Kind::Privunit, ..good.clone() }, "mechanism"),
+        (Question { clip_norm: 0.0, ..good.clone() }, "clip norm"),
+        (Question { weights: vec![0.0; 3], ..good.clone() }, "weights"),
+        (Question { weights: vec![0.0, f64::NAN], ..good.clone() }, "coordinate 1"),
+    ] {
+        let refused =
+            Client::new(&randomizer).answer(&mut stream, &bad, |_, _| panic!("the row was looked at"));
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains(says)), "{refused:?}");
+    }
 }
 
 #[test]
