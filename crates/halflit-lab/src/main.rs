@@ -23,6 +23,7 @@ mod peers;
 mod perceptron_bench;
 mod record;
 mod sample;
+mod semi_ldp_sgd;
 mod semi_sensitive;
 mod solver_check;
 mod whole_steps;
@@ -49,6 +50,7 @@ enum Experiment {
     PerceptronBench(perceptron_bench::Args),
     CsvBench(csv_bench::Args),
     LocalBench(local_bench::Args),
+    SemiLdpSgd(semi_ldp_sgd::Args),
     /// Paper 002, Figure 12: means of 500 rows of 1,000 coin flips, error against the share of public rows.
     Figure12(means::FigureArgs),
     /// Paper 002, Figure 13: means of 1,000 rows of 1,000 coin flips, error against the share of public rows.
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Experiment::KernelBench(args) => kernel_bench::run(args),
         Experiment::SolverCheck(args) => solver_check::run(args),
         Experiment::LocalBench(args) => local_bench::run(args),
+        Experiment::SemiLdpSgd(args) => semi_ldp_sgd::run(args),
         Experiment::Figure12(args) => means::figure(args, 12, 500),
         Experiment::Figure13(args) => means::figure(args, 13, 1000),
         Experiment::Figure14(args) => means::figure(args, 14, 2000),
