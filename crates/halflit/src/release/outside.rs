@@ -3,14 +3,16 @@
 use crate::Problem;
 use crate::ledger::Ledger;
 use crate::mechanisms::MechanismPlan;
+use crate::mechanisms::local::{Kind, LocalPlan, Outlook};
 use crate::mechanisms::noisy_gradient::parts::Sampling;
 use crate::mechanisms::noisy_gradient::{Params, predicted_without_public_rows};
+use crate::mechanisms::weighted_mean::{MeanPlans, MeanRequest, NoiseLaw, Variant};
 use crate::plan::{Plans, Request};
 use crate::testing::Story;
 use halflit_noise::{NoiseSource, Probability};
 use halflit_privacy::calibrate::Budget;
 use halflit_privacy::{Delta, Epsilon};
-use halflit_table::{Declaration, Declared, OutOfDomain};
+use halflit_table::{Declaration, Declared, OutOfDomain, Protection, Values};
 use std::collections::BTreeSet;
 
 /// The problem of a story whose declaration says that there are this many units, whatever the table has.
@@ -20,6 +22,21 @@ fn problem(story: &Story, units: u64) -> Problem {
 
 /// The same with one more line about the task.
 fn problem_with(story: &Story, units: u64, task: &str) -> Problem {
+    let text = declaration(story, units, task);
+    let declaration = Declaration::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+    let declared = Declared::bind(declaration, story.cells.table_for(story.loss)).unwrap();
+    Problem::pose(declared, OutOfDomain::Refuse).unwrap()
+}
+
+/// The numeric columns of the same, for means and messages.
+fn values(story: &Story, units: u64) -> Values {
+    let text = declaration(story, units, "");
+    let protection = Protection::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
+    let chosen = Values::choose(&protection, &["x".to_owned(), "u".to_owned()]).unwrap();
+    Values::bind(protection, chosen, &story.cells.table_for(story.loss), OutOfDomain::Refuse).unwrap()
+}
+
+fn declaration(story: &Story, units: u64, task: &str) -> String {
     let mut text = String::new();
     for line in story.declaration().lines() {
         match line.split_once(" = ") {
@@ -28,9 +45,7 @@ fn problem_with(story: &Story, units: u64, task: &str) -> Problem {
             _ => text.push_str(&format!("{line}\n")),
         }
     }
-    let declaration = Declaration::parse(&text, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
-    let declared = Declared::bind(declaration, story.cells.table_for(story.loss)).unwrap();
-    Problem::pose(declared, OutOfDomain::Refuse).unwrap()
+    text
 }
 
 /// Everything that planning shows or keeps: facts, candidates, the chosen plan with all its fields, event and statement.
@@ -190,6 +205,102 @@ fn with_sensitive_categories() -> Vec<Story> {
         ..Story::new(120)
     };
     kinds.map(story).into()
+}
+
+/// Everything that planning a mean or messages shows or keeps: candidates, refusals, every plan with all its fields, price and statement.
+fn seen_of_means(story: &Story) -> Vec<String> {
+    let bound = || values(story, 200);
+    let mut seen = vec![serde_json::to_string(bound().facts()).unwrap()];
+    for delta in [1e-6, 0.0] {
+        let budget = Some(halflit_table::Budget { epsilon: 1.0, delta });
+        for variant in [Variant::PublicOnly, Variant::Gaussian, Variant::Weighted, Variant::CentredWeighted] {
+            for noise in [NoiseLaw::Gaussian, NoiseLaw::Laplace] {
+                let request = MeanRequest { budget, variant: Some(variant), noise: Some(noise) };
+                let planned = MeanPlans::new(bound(), &request).and_then(|plans| {
+                    let summaries = plans.summaries();
+                    plans.best().map(|plan| (summaries, plan))
+                });
+                seen.push(match planned {
+                    Ok((summaries, plan)) => format!("{summaries:?}{plan:?}{:?}", plan.statement()),
+                    Err(refusal) => refusal.to_string(),
+                });
+            }
+        }
+    }
+    seen.push(format!("{:?}", Outlook::new(&bound(), None)));
+    for kind in [Kind::Privunit, Kind::Duchi] {
+        let plan = LocalPlan::new(bound(), kind, None).unwrap();
+        seen.push(format!("{plan:?}{:?}", plan.statement()));
+    }
+    seen
+}
+
+#[test]
+fn means_and_messages_of_neighbours_are_planned_the_same_to_the_last_bit() {
+    let mut compared = 0;
+    for story in stories() {
+        let reference = seen_of_means(&story);
+        for neighbour in neighbours(&story) {
+            assert_eq!(seen_of_means(&neighbour), reference, "{:?}", story.public);
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "{compared}");
+    // Power: a public row shows, as it may.
+    let story = Story { public_rows: true, ..Story::new(120) };
+    let public = story.cells.consent.iter().position(|consent| consent == "yes").unwrap();
+    let mut other = story.clone();
+    other.cells.x[public] = 3.0;
+    assert_ne!(seen_of_means(&other), seen_of_means(&story));
+}
+
+/// The files of a mean and of messages, without what noise went into: the same for neighbours.
+fn files_of_means(story: &Story, request: &MeanRequest) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    let mut source = NoiseSource::from_os().unwrap();
+    let half =
+        MeanRequest { budget: Some(halflit_table::Budget { epsilon: 0.5, delta: 1e-7 }), ..request.clone() };
+    let plan = MeanPlans::new(values(story, 200), &half).unwrap().best().unwrap();
+    let mut mean = ledger.charge(plan).unwrap().run(&mut source).unwrap().release(&[]).unwrap();
+    mean.certificate.verify().unwrap();
+    for column in mean.mean.columns.iter_mut().filter(|column| column.noise_deviation > 0.0) {
+        column.mean = 0.0;
+    }
+    let plan = LocalPlan::new(values(story, 200), Kind::Privunit, Some(0.25)).unwrap();
+    let local = ledger.charge(plan).unwrap().run(&mut source, &mut ()).unwrap().release().unwrap();
+    local.certificate.verify().unwrap();
+    let lengths = local.messages.lines().map(|line| {
+        let message: crate::mechanisms::local::Message = serde_json::from_str(line).unwrap();
+        format!("{} {}", message.id.len(), message.value.len())
+    });
+    let shape: Vec<String> = lengths.collect();
+    let said = |certificate: &super::Certificate| {
+        format!("{:?} {:?} {:?}", certificate.guarantee, certificate.mechanism, certificate.profile)
+    };
+    vec![
+        serde_json::to_string(&mean.mean).unwrap(),
+        said(&mean.certificate),
+        said(&local.certificate),
+        format!("{:?} {shape:?}", local.public_csv),
+    ]
+}
+
+#[test]
+fn files_of_means_and_messages_differ_in_their_noisy_numbers_only() {
+    let noisy = MeanRequest { variant: Some(Variant::Weighted), ..MeanRequest::default() };
+    for story in stories() {
+        let reference = files_of_means(&story, &noisy);
+        for neighbour in neighbours(&story) {
+            assert_eq!(files_of_means(&neighbour, &noisy), reference, "{:?}", story.public);
+        }
+    }
+    // With no private unit in the file at all the certificates are those of any other table.
+    for by_user in [false, true] {
+        let full = Story { by_user, zero_out: true, public_rows: true, ..Story::new(120) };
+        let empty = without_rows(&full, |row| full.cells.consent[row] == "no");
+        assert_eq!(files_of_means(&empty, &noisy), files_of_means(&full, &noisy));
+    }
 }
 
 /// Zero-out of all columns: with no private unit in the file at all the run goes through and the certificate is the one of any other table.
