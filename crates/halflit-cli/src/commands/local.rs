@@ -270,6 +270,15 @@ fn public_rows(path: &Path, args: &AggregateArgs, messages: &Messages) -> Result
         Table::read(path, &ValueColumn::read_options(&columns, protection)).map_err(Failure::bad_input)
     };
     if args.all_rows_public {
+        // Whoever charged a file has treated rows of it as private.
+        let ledger = default_ledger(path);
+        if ledger.exists() {
+            return Err(Failure::BadInput(format!(
+                "{} has a ledger ({}), so some of its rows are private; name the declaration that says which are not (--privacy FILE)",
+                path.display(),
+                ledger.display()
+            )));
+        }
         return ValueColumn::encode_all_as_public(&columns, &read(None)?, out_of_domain)
             .map_err(Failure::bad_input);
     }

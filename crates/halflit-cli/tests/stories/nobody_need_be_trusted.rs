@@ -180,6 +180,8 @@ fn private_rows_are_never_averaged_as_they_are() {
     let said =
         desk.refused(&format!("{aggregate} --public survey.csv --all-rows-public --privacy survey.toml"));
     assert!(said.contains("cannot be used with"), "{said}");
+    let said = desk.refused(&format!("{aggregate} --public survey.csv --all-rows-public"));
+    assert!(said.contains("has a ledger") && said.contains("some of its rows are private"), "{said}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub enum Curvature {
 }
 
 /// What a pass is asked to do: constants that everybody may know.
+#[doc(alias = "Semi-LDP-SGD")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
     /// n: number of private rows.

@@ -29,6 +29,7 @@
 //! | one public row | V^2 is guessed from the bounds; no standard errors |
 //! | fewer than 10 public rows | no centred variant |
 //! | every chosen column is public | the exact mean, at no cost |
+//! | delta = 0 | Laplace noise, or the public rows alone |
 //! | fewer units than declared under zero-out | the missing ones are at the centre |
 
 mod design;
