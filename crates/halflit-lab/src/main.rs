@@ -79,6 +79,9 @@ enum Experiment {
     Table9(paper002::Args),
     /// Paper 002, Table 10: 10 % public rows, cold start.
     Table10(paper002::Args),
+    /// Paper 002, Tables 5 to 10 together: draws, and what is computed from public rows, are shared.
+    #[command(name = "tables5-10")]
+    Tables5To10(paper002::Args),
     /// Paper 002, Table 11: noise multipliers at epsilon 2.
     Table11(paper002::Args),
     /// Paper 002, Table 12: noise multipliers at epsilon 4.
@@ -121,12 +124,13 @@ fn main() -> ExitCode {
         Experiment::SemiSensitive(args) => semi_sensitive::run(args),
         Experiment::FeatureDp(args) => feature_dp::run(args),
         Experiment::ConsentSurvey(args) => paper002::consent(&args),
-        Experiment::Table5(args) => paper002::tables(5, &args),
-        Experiment::Table6(args) => paper002::tables(6, &args),
-        Experiment::Table7(args) => paper002::tables(7, &args),
-        Experiment::Table8(args) => paper002::tables(8, &args),
-        Experiment::Table9(args) => paper002::tables(9, &args),
-        Experiment::Table10(args) => paper002::tables(10, &args),
+        Experiment::Table5(args) => paper002::tables(&[5], &args),
+        Experiment::Table6(args) => paper002::tables(&[6], &args),
+        Experiment::Table7(args) => paper002::tables(&[7], &args),
+        Experiment::Table8(args) => paper002::tables(&[8], &args),
+        Experiment::Table9(args) => paper002::tables(&[9], &args),
+        Experiment::Table10(args) => paper002::tables(&[10], &args),
+        Experiment::Tables5To10(args) => paper002::tables(&[5, 6, 7, 8, 9, 10], &args),
         Experiment::Table11(args) => paper002::multipliers(11, &args),
         Experiment::Table12(args) => paper002::multipliers(12, &args),
         Experiment::Figure6(args) => paper002::figure6(&args),

@@ -33,6 +33,9 @@ pub struct Args {
     /// Draws of the data per cell [default: 20, quick: 2].
     #[arg(long)]
     pub draws: Option<usize>,
+    /// Run the methods that have to be tuned in tables 5 to 10 on so many of the draws only [default: all].
+    #[arg(long)]
+    pub tuned_draws: Option<usize>,
     /// Leave out the methods that have to be tuned (Algorithm 1, PDA-MD, DP-SGD): seconds per cell.
     #[arg(long)]
     pub untuned: bool,

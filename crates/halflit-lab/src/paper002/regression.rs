@@ -4,7 +4,7 @@ use crate::record::seeded;
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::noise::NoiseSource;
 use halflit::table::{Budget, Column, Declaration, Declared, OutOfDomain, Table};
-use halflit::{Ledger, Plans, Problem, Request};
+use halflit::{Ledger, Plan, Plans, Problem, Request};
 use halflit_privacy::Change;
 use rand_distr::{Distribution, StandardNormal};
 use std::fmt::Write;
@@ -105,25 +105,27 @@ pub fn budget(epsilon: f64) -> Budget {
     Budget { epsilon, delta: 1e-5 }
 }
 
-/// What halflit would do on its own, in words.
-pub fn choice(problem: Problem, epsilon: f64) -> Result<String> {
-    let request = Request { budget: Some(budget(epsilon)), ..Request::default() };
-    let plan = Plans::new(problem, &request)?.best()?;
-    Ok(format!("{}, {}", plan.summary().mechanism, plan.summary().variant))
+/// The best plan: of one mechanism, or of all that fit.
+pub fn plan(problem: Problem, gradient: Params, mechanism: Option<&str>, budget: Budget) -> Result<Plan> {
+    let request = Request { budget: Some(budget), mechanism: mechanism.map(str::to_owned), gradient };
+    Ok(Plans::new(problem, &request)?.best()?)
 }
 
-/// Trains once, through the whole flow (plan, charge, run), and hands the problem back for the next run.
+/// Charges and runs a plan, and hands the problem back for the next run.
+pub fn run_plan(plan: Plan) -> Result<(Vec<f64>, Problem)> {
+    let folder = tempfile::tempdir()?;
+    let charged = Ledger::open_or_create(&folder.path().join("ledger"))?.charge(plan)?;
+    let output = charged.run(&mut NoiseSource::from_os()?, &mut ())?;
+    let weights = output.weights().to_vec();
+    Ok((weights, output.into_problem()))
+}
+
+/// Trains once, through the whole flow (plan, charge, run).
 pub fn train(
     problem: Problem,
     gradient: Params,
     mechanism: &str,
     budget: Budget,
 ) -> Result<(Vec<f64>, Problem)> {
-    let request = Request { budget: Some(budget), mechanism: Some(mechanism.to_owned()), gradient };
-    let plan = Plans::new(problem, &request)?.best()?;
-    let folder = tempfile::tempdir()?;
-    let charged = Ledger::open_or_create(&folder.path().join("ledger"))?.charge(plan)?;
-    let output = charged.run(&mut NoiseSource::from_os()?, &mut ())?;
-    let weights = output.weights().to_vec();
-    Ok((weights, output.into_problem()))
+    run_plan(plan(problem, gradient, Some(mechanism), budget)?)
 }

@@ -2,14 +2,16 @@
 
 use super::Args;
 use super::printed::{Cell, TABLES, Table};
-use super::regression::{Draw, Result, Setting, budget, choice, train};
-use super::tuning::{Method, Trial, Tuned, tune};
+use super::regression::{Draw, Result, Setting, budget, plan, run_plan, train};
+use super::tuning::{Memory, Method, Trial, Tuned, tune};
 use crate::Outcome;
 use crate::record::{COMMIT, Measured, write};
+use halflit::Problem;
 use halflit::mechanisms::noisy_gradient::{Params, modes};
+use halflit::plan::Summary;
 use halflit::plot::{LineChart, Scale, Series};
 use halflit_privacy::Change;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// The paper's sizes.
@@ -28,82 +30,182 @@ struct Row {
     tuned: Vec<(Tuned, Measured)>,
 }
 
-/// One of Tables 5 to 10.
-pub fn run(number: u32, args: &Args) -> Outcome {
-    let table = TABLES.iter().find(|table| table.number == number).ok_or("no such table")?;
+/// Some of Tables 5 to 10. Cells with the same share of public rows are measured on the same draws, and share what is computed from the
+/// public rows.
+pub fn run(numbers: &[u32], args: &Args) -> Outcome {
     let draws = args.draws.unwrap_or(if args.quick { 2 } else { 20 }).max(1);
-    let mut rows = Vec::new();
-    let wanted = |cell: &Cell| match &args.ratios {
+    let mut parts: Vec<Part> = TABLES
+        .iter()
+        .filter(|table| numbers.contains(&table.number))
+        .map(|table| Part { table, cells: wanted(table, args), rows: Vec::new() })
+        .collect();
+    let mut shares: Vec<f64> =
+        parts.iter().flat_map(|part| part.cells.iter().map(|cell| cell.ratio)).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    if shares.is_empty() {
+        let known: Vec<f64> =
+            parts.iter().flat_map(|part| part.table.cells.iter().map(|cell| cell.ratio)).collect();
+        return Err(format!("--ratios: these tables have the shares {known:?}").into());
+    }
+    let mut memory = Memory::default();
+    for share in shares {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for part in &parts {
+            for cell in part.cells.iter().filter(|cell| cell.ratio == share) {
+                let one = Wanted { epsilon: cell.epsilon, warm: part.table.warm };
+                if !wanted.contains(&one) {
+                    wanted.push(one);
+                }
+            }
+        }
+        let found = measure(share, &wanted, args, draws, &mut memory)?;
+        for part in &mut parts {
+            for cell in part.cells.iter().filter(|cell| cell.ratio == share) {
+                let one = Wanted { epsilon: cell.epsilon, warm: part.table.warm };
+                let found = wanted.iter().zip(&found).find(|(wanted, _)| **wanted == one);
+                part.rows.push(found.ok_or("a cell was not measured")?.1.row(*cell)?);
+            }
+            // Shares take long: what there is so far is on disk.
+            if !part.rows.is_empty() {
+                let name = format!("table{}.csv", part.table.number);
+                write(&args.out, &name, &csv(part.table, &part.rows, args, draws)?)?;
+            }
+        }
+    }
+    let measured = || parts.iter().filter(|part| !part.rows.is_empty());
+    for Part { table, rows, .. } in measured() {
+        write(&args.out, &format!("table{}.svg", table.number), &chart(table, rows).to_svg())?;
+        if !args.json {
+            report(table, rows, args, draws);
+        }
+    }
+    if args.json {
+        let mut tables: Vec<_> = measured().map(|part| json(part.table, &part.rows, args)).collect();
+        let answer = if numbers.len() == 1 { tables.remove(0) } else { tables.into() };
+        println!("{answer}");
+    }
+    Ok(())
+}
+
+/// One table, as far as it was measured.
+struct Part<'a> {
+    table: &'a Table,
+    cells: Vec<Cell>,
+    rows: Vec<Row>,
+}
+
+/// The cells of a table that were asked for.
+fn wanted(table: &Table, args: &Args) -> Vec<Cell> {
+    let is_wanted = |cell: &&Cell| match &args.ratios {
         Some(ratios) => ratios.contains(&cell.ratio),
         None => !args.quick || table.cells.len() < 8 || [0.01, 0.1, 0.25, 0.75].contains(&cell.ratio),
     };
-    if !table.cells.iter().any(wanted) {
-        let known: Vec<f64> = table.cells.iter().map(|cell| cell.ratio).collect();
-        return Err(format!("--ratios: table {number} has the shares {known:?}").into());
-    }
-    for cell in table.cells.iter().filter(|cell| wanted(cell)) {
-        rows.push(measure(table, *cell, args, draws)?);
-        // Cells take long: what there is so far is on disk.
-        write(&args.out, &format!("table{number}.csv"), &csv(table, &rows, args, draws)?)?;
-        eprintln!("table {number}: n_pub/n = {}, epsilon = {}: done", cell.ratio, cell.epsilon);
-    }
-    report(table, &rows, args, draws)
+    table.cells.iter().filter(is_wanted).copied().collect()
 }
 
-fn measure(table: &Table, cell: Cell, args: &Args, draws: usize) -> Result<Row> {
-    let public_rows = (cell.ratio * ROWS as f64).round() as usize;
-    let (mut ours, mut ours_replace, mut public_only) = (Vec::new(), Vec::new(), Vec::new());
-    let mut tuned: Vec<(Tuned, Vec<f64>)> = Vec::new();
+/// A setting to be measured: cells of several tables may want the same one.
+#[derive(Clone, Copy, PartialEq)]
+struct Wanted {
+    epsilon: f64,
+    /// Whether the paper's methods start at the public minimizer.
+    warm: bool,
+}
+
+/// The risks of every draw in one setting.
+#[derive(Default)]
+struct Risks {
+    ours: Vec<f64>,
+    ours_replace: Vec<f64>,
+    public_only: Vec<f64>,
+    tuned: Vec<(Tuned, Vec<f64>)>,
+}
+
+impl Risks {
+    fn row(&self, cell: Cell) -> Result<Row> {
+        let measured = |risks: &[f64]| Measured::of(risks).ok_or("no draws");
+        Ok(Row {
+            cell,
+            ours: measured(&self.ours)?,
+            ours_replace: Measured::of(&self.ours_replace),
+            public_only: measured(&self.public_only)?,
+            tuned: self
+                .tuned
+                .iter()
+                .map(|(method, risks)| Ok((*method, measured(risks)?)))
+                .collect::<std::result::Result<_, &str>>()?,
+        })
+    }
+}
+
+/// All settings with one share of public rows.
+fn measure(
+    share: f64,
+    wanted: &[Wanted],
+    args: &Args,
+    draws: usize,
+    memory: &mut Memory,
+) -> Result<Vec<Risks>> {
+    let public_rows = (share * ROWS as f64).round() as usize;
     let change = if args.replace { Change::Replace } else { Change::ZeroOut };
+    let mut all: Vec<Risks> = wanted.iter().map(|_| Risks::default()).collect();
     for index in 0..draws {
         let draw = Draw::new(ROWS, DIMENSION, args.seed + index as u64);
-        if index == 0 {
-            let chosen = choice(draw.problem(Setting { public_rows, change })?, cell.epsilon)?;
-            if !chosen.contains("posterior") {
-                return Err(format!("halflit would choose {chosen} here").into());
-            }
-        }
         if change == Change::ZeroOut {
-            let replace = draw.problem(Setting { public_rows, change: Change::Replace })?;
-            ours_replace.push(default_risk(&draw, replace, cell.epsilon)?.0);
+            let mut problem = draw.problem(Setting { public_rows, change: Change::Replace })?;
+            for (&Wanted { epsilon, .. }, risks) in wanted.iter().zip(&mut all) {
+                let risk;
+                (risk, problem) = default_risk(&draw, problem, epsilon)?;
+                risks.ours_replace.push(risk);
+            }
         }
         let problem = draw.problem(Setting { public_rows, change })?;
-        let (risk, problem) = default_risk(&draw, problem, cell.epsilon)?;
-        ours.push(risk);
-        let (weights, mut problem) = train(problem, Params::default(), "public_rows", budget(cell.epsilon))?;
-        let trial = Trial { draw: &draw, epsilon: cell.epsilon, public_only: draw.risk(&weights) };
-        public_only.push(trial.public_only);
-        if args.untuned {
-            continue;
-        }
-        if index == 0 {
-            for method in [Method::Algorithm1, Method::PdaMd, Method::DpSgd] {
-                let found = tune(method, table.warm, &trial, problem)?;
-                problem = found.1;
-                tuned.push((found.0, Vec::new()));
+        let (weights, mut problem) = train(problem, Params::default(), "public_rows", budget(1.0))?;
+        let public_only = draw.risk(&weights);
+        for (&Wanted { epsilon, warm }, risks) in wanted.iter().zip(&mut all) {
+            risks.public_only.push(public_only);
+            let risk;
+            (risk, problem) = if index == 0 {
+                chosen_risk(&draw, problem, epsilon)?
+            } else {
+                default_risk(&draw, problem, epsilon)?
+            };
+            risks.ours.push(risk);
+            if args.untuned || args.tuned_draws.is_some_and(|most| index >= most) {
+                continue;
             }
-        }
-        for (method, risks) in &mut tuned {
-            let (risk, back) = method.run(&trial, problem)?;
-            problem = back;
-            risks.push(risk);
+            let trial = Trial { draw: &draw, epsilon, public_only };
+            if index == 0 {
+                for method in [Method::Algorithm1, Method::PdaMd, Method::DpSgd] {
+                    let found;
+                    (found, problem) = tune(method, warm, &trial, problem, memory)?;
+                    risks.tuned.push((found, Vec::new()));
+                }
+            }
+            for (method, found) in &mut risks.tuned {
+                let risk;
+                (risk, problem) = method.run(&trial, problem)?;
+                found.push(risk);
+            }
+            eprintln!("n_pub/n = {share}, epsilon = {epsilon}, draw {} of {draws}: done", index + 1);
         }
     }
-    let measured = |risks: &[f64]| Measured::of(risks).ok_or("no draws");
-    Ok(Row {
-        cell,
-        ours: measured(&ours)?,
-        ours_replace: Measured::of(&ours_replace),
-        public_only: measured(&public_only)?,
-        tuned: tuned
-            .into_iter()
-            .map(|(method, risks)| Ok((method, measured(&risks)?)))
-            .collect::<std::result::Result<_, &str>>()?,
-    })
+    Ok(all)
 }
 
-/// What `halflit train` chooses on its own in every cell (the first draw makes sure of that): here without planning all the rest again.
-fn default_risk(draw: &Draw, problem: halflit::Problem, epsilon: f64) -> Result<(f64, halflit::Problem)> {
+/// What `halflit train` does on its own: everything is planned, and the best plan is run. Makes sure that it is the posterior descent.
+fn chosen_risk(draw: &Draw, problem: Problem, epsilon: f64) -> Result<(f64, Problem)> {
+    let chosen = plan(problem, Params::default(), None, budget(epsilon))?;
+    let Summary { mechanism, variant, .. } = chosen.summary();
+    if !variant.contains("posterior") {
+        return Err(format!("halflit would choose {mechanism}, {variant} here").into());
+    }
+    let (weights, problem) = run_plan(chosen)?;
+    Ok((draw.risk(&weights), problem))
+}
+
+/// The same on another draw, without planning all the rest again.
+fn default_risk(draw: &Draw, problem: Problem, epsilon: f64) -> Result<(f64, Problem)> {
     let (weights, problem) = train(problem, modes::posterior(), "noisy_gradient", budget(epsilon))?;
     Ok((draw.risk(&weights), problem))
 }
@@ -138,34 +240,29 @@ fn csv(
     Ok(csv)
 }
 
-fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
+fn json(table: &Table, rows: &[Row], args: &Args) -> Value {
+    let record = |row: &Row| {
+        let Cell { ratio, epsilon, .. } = row.cell;
+        row.entries()
+            .into_iter()
+            .map(|(method, printed, Measured { mean, standard_error, draws }, tuned)| {
+                json!({
+                    "ratio": ratio, "epsilon": epsilon, "method": method, "printed": printed,
+                    "risk": mean, "standard_error": standard_error, "draws": draws,
+                    "step_size": tuned.map(|t| t.step_size), "alpha": tuned.and_then(|t| t.alpha),
+                    "at_grid_edge": tuned.map(|t| t.is_at_edge()),
+                })
+            })
+            .collect::<Vec<_>>()
+    };
+    let records: Vec<_> = rows.iter().flat_map(record).collect();
+    json!({ "experiment": format!("table{}", table.number), "commit": COMMIT, "seed": args.seed, "rows": records })
+}
+
+fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) {
     let number = table.number;
     let start =
         if table.warm { "all start at the public minimizer" } else { "the paper's methods start at zero" };
-    let svg_path = write(&args.out, &format!("table{number}.svg"), &chart(table, rows).to_svg())?;
-    let csv_path = args.out.join(format!("table{number}.csv"));
-    if args.json {
-        let record = |row: &Row| {
-            let Cell { ratio, epsilon, .. } = row.cell;
-            row.entries()
-                .into_iter()
-                .map(|(method, printed, Measured { mean, standard_error, draws }, tuned)| {
-                    json!({
-                        "ratio": ratio, "epsilon": epsilon, "method": method, "printed": printed,
-                        "risk": mean, "standard_error": standard_error, "draws": draws,
-                        "step_size": tuned.map(|t| t.step_size), "alpha": tuned.and_then(|t| t.alpha),
-                        "at_grid_edge": tuned.map(|t| t.is_at_edge()),
-                    })
-                })
-                .collect::<Vec<_>>()
-        };
-        let records: Vec<_> = rows.iter().flat_map(record).collect();
-        println!(
-            "{}",
-            json!({ "experiment": format!("table{number}"), "commit": COMMIT, "seed": args.seed, "rows": records })
-        );
-        return Ok(());
-    }
     println!(
         "Table {number}: linear regression, d = {DIMENSION}, n = {ROWS}, delta = 1e-5; population risk, the best possible is 1; {start}."
     );
@@ -196,8 +293,7 @@ fn report(table: &Table, rows: &[Row], args: &Args, draws: usize) -> Outcome {
             );
         }
     }
-    println!("\nWrote {} and {}.", csv_path.display(), svg_path.display());
-    Ok(())
+    println!("\nWrote table{number}.csv and table{number}.svg to {}.\n", args.out.display());
 }
 
 fn number_or_empty(number: Option<f64>) -> String {

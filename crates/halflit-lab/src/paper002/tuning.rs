@@ -114,16 +114,42 @@ impl Tuned {
     }
 }
 
+/// Where tuning ended before: neighbouring cells have their best constants nearby, so the next walk starts there, with narrower strides.
+#[derive(Default)]
+pub struct Memory(Vec<((Method, bool), Point)>);
+
+impl Memory {
+    fn of(&self, method: Method, warm: bool) -> Option<Point> {
+        self.0.iter().find(|(key, _)| *key == (method, warm)).map(|&(_, point)| point)
+    }
+
+    fn keep(&mut self, method: Method, warm: bool, point: Point) {
+        self.0.retain(|(key, _)| *key != (method, warm));
+        self.0.push(((method, warm), point));
+    }
+}
+
 /// The best constants on one draw, found by walking downhill on the grid.
-pub fn tune(method: Method, warm: bool, trial: &Trial<'_>, problem: Problem) -> Result<(Tuned, Problem)> {
+pub fn tune(
+    method: Method,
+    warm: bool,
+    trial: &Trial<'_>,
+    problem: Problem,
+    memory: &mut Memory,
+) -> Result<(Tuned, Problem)> {
     let mut problem = Some(problem);
     let last = (STEP_SIZES.len() - 1, if method == Method::Algorithm1 { ALPHAS.len() - 1 } else { 0 });
-    let (best, lowest) = walk((START.0, START.1.min(last.1)), last, |point| {
+    let (start, strides): (_, &[usize]) = match memory.of(method, warm) {
+        Some(point) => (point, &[2, 1]),
+        None => ((START.0, START.1.min(last.1)), &[4, 2, 1]),
+    };
+    let (point, lowest) = walk(start, last, strides, |point| {
         let (risk, back) = Tuned::new(method, warm, point).run(trial, problem.take().ok_or("no problem")?)?;
         problem = Some(back);
         Ok(risk)
     })?;
-    let mut best = Tuned::new(method, warm, best);
+    memory.keep(method, warm, point);
+    let mut best = Tuned::new(method, warm, point);
     if !(lowest < best.at_rest(trial)) {
         best = Tuned { step_size: 0.0, alpha: None, ..best };
     }
@@ -132,10 +158,15 @@ pub fn tune(method: Method, warm: bool, trial: &Trial<'_>, problem: Problem) -> 
 
 /// The lowest place of a grid that wide, then narrow strides find, in all eight directions: large steps with a small weight and small steps
 /// with a large weight lie in one valley, which is not along an axis.
-fn walk(start: Point, last: Point, mut risk: impl FnMut(Point) -> Result<f64>) -> Result<(Point, f64)> {
+fn walk(
+    start: Point,
+    last: Point,
+    strides: &[usize],
+    mut risk: impl FnMut(Point) -> Result<f64>,
+) -> Result<(Point, f64)> {
     let mut best = (start, risk(start)?);
     let mut tried = HashMap::from([best]);
-    for stride in [4, 2, 1] {
+    for &stride in strides {
         loop {
             let here = best.0;
             for point in neighbours(here, last, stride) {
@@ -182,7 +213,8 @@ mod tests {
                 let across = (size + weight) as f64 - (lowest.0 + lowest.1) as f64;
                 Ok(10.0 * across.powi(2) + (size as f64 - lowest.0 as f64).powi(2))
             };
-            assert_eq!(walk(START, last, risk).unwrap().0, lowest);
+            assert_eq!(walk(START, last, &[4, 2, 1], risk).unwrap().0, lowest);
+            assert_eq!(walk((7, 1), last, &[2, 1], risk).unwrap().0, lowest);
         }
     }
 
