@@ -48,13 +48,16 @@ fn front_factor(a: f64, b: f64, x: f64, y: f64) -> f64 {
     // What the rounding of n lost; |larger| first makes the sum exact (Dekker).
     let n_rest = if a >= b { b - (n - a) } else { a - (n - b) };
     let excess = x.mul_add(n, -a) + x * n_rest;
-    let deviance = a * log_deviance(excess / a) + b * log_deviance(-excess / b);
+    let deviance = a * log_deviance(excess / a, x * n / a) + b * log_deviance(-excess / b, y * n / b);
     let remainders = stirling_remainder(n) - stirling_remainder(a) - stirling_remainder(b);
     sqrt(a / n * b / (2.0 * PI)) * exp(remainders - deviance)
 }
 
-/// t - log(1 + t) >= 0 for t > -1, accurate for small t.
-fn log_deviance(t: f64) -> f64 {
+/// t - log(ratio) >= 0 for ratio = 1 + t > 0: accurate for small t, and for a small ratio, of which 1 + t knows few digits.
+fn log_deviance(t: f64, ratio: f64) -> f64 {
+    if ratio < 0.5 {
+        return t - log(ratio);
+    }
     if t.abs() > 0.1 {
         return t - log1p(t);
     }
