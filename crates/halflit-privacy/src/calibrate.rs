@@ -238,33 +238,27 @@ impl<F: Fn(f64) -> Result<Event, AccountingError>> Search<F> {
 
     /// The root of the approximate excess and its slope there.
     fn approximate_root(&self, (first, last): (f64, f64)) -> Result<(f64, f64), AccountingError> {
-        let (mut low, mut high) = ((first, 50.0), (last, -50.0));
+        // The last t seen on either side of the root.
+        let (mut low, mut high): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
         let mut t = 0.0f64.clamp(first, last);
         let mut stride = 0.5;
         for _ in 0..60 {
             let value = self.approximate_excess(t)?;
-            if value.abs() < 1e-3 {
+            let side = if value > 0.0 { &mut low } else { &mut high };
+            *side = Some((t, value));
+            let end = if value > 0.0 { last } else { first };
+            if value.abs() < 1e-3 || t == end {
                 break;
             }
-            if value > 0.0 {
-                low = (t, value);
-            } else {
-                high = (t, value);
-            }
-            if high.0 - low.0 < 1e-6 {
-                break;
-            }
-            let open = low.0 == first || high.0 == last;
-            t = if open {
+            t = match (low, high) {
+                (Some(low), Some(high)) if high.0 - low.0 < 1e-6 => break,
+                (Some(low), Some(high)) => false_position(low, high),
                 // One side not seen yet: walk towards it with growing strides.
-                stride *= 2.0;
-                if value > 0.0 { (t + stride).min(last) } else { (t - stride).max(first) }
-            } else {
-                false_position(low, high)
+                _ => {
+                    stride *= 2.0;
+                    if value > 0.0 { (t + stride).min(last) } else { (t - stride).max(first) }
+                }
             };
-            if open && (t == first && low.0 == first && high.0 == first || t == last && low.0 == last) {
-                break;
-            }
         }
         let step = 1e-3;
         let slope = (self.approximate_excess(t + step)? - self.approximate_excess(t - step)?) / (2.0 * step);

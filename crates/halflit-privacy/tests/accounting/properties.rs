@@ -1,7 +1,9 @@
 //! What must hold for every number that a caller may give.
 
 use crate::{delta, epsilon, fixed_size, poisson, times};
-use halflit_privacy::calibrate::{Budget, CalibrationError, noise_multiplier, sampling_rate, steps};
+use halflit_privacy::calibrate::{
+    Budget, CalibrationError, Careful, continuous, noise_multiplier, sampling_rate, steps,
+};
 use halflit_privacy::{
     Change, Delta, Epsilon, Event, Interval, L1Sensitivity, L2Radius, L2Sensitivity, LaplaceScale, Mu,
     NoiseMultiplier, NoiseStd, Profile, Rho, RunCount, SamplingRate,
@@ -236,5 +238,23 @@ fn no_privacy_at_all_is_answered() {
         let profile = Profile::of(&event).unwrap();
         assert_eq!(profile.epsilon(delta(1e-6)).upper, f64::INFINITY);
         assert_eq!(profile.delta(epsilon(1.0)).upper, 1.0);
+    }
+}
+
+/// Very little noise lies near the end of the range that is searched: it is found there, too.
+#[test]
+fn noise_for_generous_budgets_is_as_small_as_it_can_be() {
+    let sensitivity = L2Sensitivity::new(1.0).unwrap();
+    let build = |std: f64| {
+        let noise_std = NoiseStd::new(std)?;
+        Ok((std, Event::GaussianDiameter { sensitivity, noise_std }))
+    };
+    for epsilon in [0.1, 1.0, 30.0, 600.0, 860.0, 1000.0, 1500.0, 1900.0, 2500.0] {
+        let budget = Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(1e-6).unwrap() };
+        let found = continuous("noise", budget, Careful::Large, (0.01, 1e9), build).unwrap();
+        assert!(
+            found.epsilon.upper <= epsilon && found.epsilon.upper > 0.9999 * epsilon,
+            "{epsilon}: {found:?}"
+        );
     }
 }
