@@ -96,7 +96,7 @@ pub struct PublicRowsWorth {
     pub rows: u64,
     /// If they were not there.
     pub without: f64,
-    /// If there were nothing else: no budget is needed for that. None where it was not planned.
+    /// If there were nothing else: no budget is needed for that. None where it cannot be predicted.
     pub alone: Option<f64>,
     /// As planned.
     pub with: f64,
@@ -234,18 +234,19 @@ impl Plans {
         self.without_public_rows
     }
 
-    /// What the public rows buy; none if there are none, or if nothing is predicted of the best candidate.
+    /// What the public rows buy; none if there are none, if nothing is predicted of the best candidate, or if that is another mechanism than the
+    /// one that is predicted without them.
     pub fn worth_of_public_rows(&self) -> Option<PublicRowsWorth> {
-        let is_alone = |candidate: &&Candidate| candidate.summary.mechanism == public_rows::NAME;
+        let Summary { mechanism, predicted_excess, .. } = &self.candidates.first()?.summary;
+        let is_comparable = [noisy_gradient::NAME, public_rows::NAME].contains(&mechanism.as_str());
+        if !is_comparable || !predicted_excess.is_finite() {
+            return None;
+        }
         Some(PublicRowsWorth {
             rows: self.problem.facts().public_rows,
             without: self.without_public_rows?,
-            alone: self.candidates.iter().find(is_alone).map(|alone| alone.summary.predicted_excess),
-            with: self
-                .candidates
-                .first()
-                .map(|best| best.summary.predicted_excess)
-                .filter(|excess| excess.is_finite())?,
+            alone: noisy_gradient::predicted_of_public_fit(&self.problem).ok(),
+            with: *predicted_excess,
         })
     }
 
@@ -489,6 +490,24 @@ mod tests {
         // A mechanism asked for by name has nobody to be ranked with.
         let named = Request { mechanism: Some(noisy_gradient::NAME.to_owned()), ..Request::default() };
         assert!(Plans::new(mixed.problem(), &named).unwrap().summaries().all(|row| !row.is_rehearsed));
+    }
+
+    /// The comparison is of one mechanism with itself: others have no prediction without the public rows.
+    #[test]
+    fn public_rows_are_priced_where_they_can_be() {
+        let worth = |story: &Story, mechanism: Option<&str>| {
+            let request = Request { mechanism: mechanism.map(str::to_owned), ..Request::default() };
+            Plans::new(story.problem(), &request).unwrap().worth_of_public_rows()
+        };
+        let story = Story { public_rows: true, ..Story::new(400) };
+        let free = worth(&story, Some(public_rows::NAME)).unwrap();
+        assert_eq!(free.alone, Some(free.with));
+        let gradient = worth(&story, Some(noisy_gradient::NAME)).unwrap();
+        assert_eq!(gradient.alone, free.alone, "whatever else was planned");
+        let labels = Story { public: vec!["x", "u", "c"], ..story };
+        for mechanism in ["noisy_statistics", "randomized_response"] {
+            assert_eq!(worth(&labels, Some(mechanism)), None, "{mechanism}");
+        }
     }
 
     #[test]

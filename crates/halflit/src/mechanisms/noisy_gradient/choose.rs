@@ -67,6 +67,12 @@ impl Plan {
         let public = PublicRows::new(problem.loss(), rows, labels, problem.row_norm_bound())?
             .ok_or(MechanismError::NoPublicRows)?;
         let shape = Shape::of(&public, problem.dimension())?;
+        if !shape.is_certain() {
+            return Err(MechanismError::part(
+                "the posterior descent",
+                "enough public rows to see whether their second moments are the same in every direction; take another descent",
+            ));
+        }
         if !shape.is_round() {
             return Err(MechanismError::part(
                 "the posterior descent",
@@ -135,7 +141,8 @@ impl Plan {
                     && self.sampling == Sampling::FullBatch
                     && self.combiner == Combiner::Constant { alpha: 1.0 }
                     && average == Average::Last;
-                if params.clip.is_none() && is_papers {
+                let is_safe = curvature.shows_all_directions(problem.facts().public_rows);
+                if params.clip.is_none() && is_papers && is_safe {
                     self.predicted_excess = excess;
                 }
                 step_size

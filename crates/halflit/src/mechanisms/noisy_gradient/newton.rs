@@ -34,6 +34,9 @@ pub(super) const STEPS: u64 = 64;
 /// How wrong the measured curvature is guessed to be, times sqrt(weights / public rows); measured on surveys with 24 to 240 public rows for 7 weights.
 const GUESSED_ERROR: f64 = 1.3;
 
+/// From so many public rows per weight on their second moments are within a factor of two or so of what they stand for, in every direction.
+const ROWS_PER_DIRECTION: f64 = 16.0;
+
 /// Least share of the largest possible trace that the curvature must have to step by it.
 const LEAST_BEND: f64 = 1e-3;
 
@@ -87,9 +90,19 @@ impl Curvature {
         Ok(Some(Curvature { along, missed, penalty, certainty_per_row, public, certainty, prior, error }))
     }
 
+    /// The curvature seen along every direction, and what it may be there: few rows miss some of it.
+    fn directions(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.along.values.iter().map(|&seen| (seen, seen + self.missed))
+    }
+
     /// The expected excess risk of the public fit itself.
     pub fn excess_of_public_fit(&self) -> f64 {
-        0.5 * self.along.values.iter().map(|h| h / (self.public * h + self.prior)).sum::<f64>()
+        0.5 * self.directions().map(|(seen, h)| h / (self.public * seen + self.prior)).sum::<f64>()
+    }
+
+    /// Whether there are so many public rows that steps which follow their second moments without a safeguard may be predicted.
+    pub fn shows_all_directions(&self, rows: u64) -> bool {
+        rows as f64 >= ROWS_PER_DIRECTION * self.along.values.len() as f64
     }
 
     /// P along a direction of curvature h.
@@ -100,9 +113,11 @@ impl Curvature {
     /// The expected excess risk after Newton steps; `noise` is a, what the whole budget puts on one release of the mean gradient.
     pub fn excess_of_newton(&self, steps: u64, noise: f64) -> f64 {
         let left = self.error * (steps as f64).powf(self.error - 1.0);
-        let excess =
-            |h: f64| h / (self.precision(h) + (h / noise).powi(2)) + left.powi(2) * h / self.precision(h);
-        0.5 * self.along.values.iter().map(|&h| excess(h)).sum::<f64>()
+        let excess = |(seen, h): (f64, f64)| {
+            let precision = self.precision(seen);
+            h / (precision + (h / noise).powi(2)) + left.powi(2) * h / precision
+        };
+        0.5 * self.directions().map(excess).sum::<f64>()
     }
 
     /// The step size of plain steps from the public fit along the gradients of `units` private units times (S + r)^-1, S the second moments, scaled to largest
@@ -116,16 +131,16 @@ impl Curvature {
         let moment = |h: f64| (h - self.penalty).max(0.0) + ridge;
         let flattest = self.along.values.iter().map(|&h| moment(h)).fold(f64::INFINITY, f64::min);
         let excess = |step_size: f64| -> f64 {
-            let along = |&h: &f64| {
-                let step = step_size * flattest / moment(h);
+            let along = |(seen, h): (f64, f64)| {
+                let step = step_size * flattest / moment(seen);
                 let kept = (1.0 - step * h).powi(2);
                 let left = kept.powf(steps as f64);
                 // noise^2 step^2 (1 + kept + kept^2 + ...): `steps` terms
                 let terms = if kept < 1.0 { (1.0 - left) / (1.0 - kept) } else { steps as f64 };
-                let precision = self.public * private / both * h + self.prior;
+                let precision = self.public * private / both * seen + self.prior;
                 0.5 * h * (left / precision + (noise * step).powi(2) * terms)
             };
-            own + self.along.values.iter().map(along).sum::<f64>()
+            own + self.directions().map(along).sum::<f64>()
         };
         // At the longest one a flat direction is crossed in one step, and none is overshot.
         let tried = (0..40).map(|halvings| (-0.5 * f64::from(halvings)).exp2() / flattest);
@@ -200,7 +215,10 @@ pub(super) fn left_open(problem: &Problem) -> Result<f64, MechanismError> {
 
 /// Why there are no Newton steps.
 pub(super) fn no_curvature() -> MechanismError {
-    MechanismError::part("Newton steps", "public rows, a smooth loss and at most 1024 weights")
+    MechanismError::part(
+        "Newton steps",
+        "public rows that lie where the loss bends (a few may not), a smooth loss and at most 1024 weights; take another descent",
+    )
 }
 
 /// The mean squared norm of a row.

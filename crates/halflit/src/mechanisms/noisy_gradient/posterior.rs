@@ -30,6 +30,9 @@ pub(super) fn default_steps(public_rows: usize, weights: usize) -> u64 {
 /// Relative spread of the curvature's eigenvalues beyond which they are not "the same in every direction".
 const MOST_EIGENVALUE_VARIANCE: f64 = 0.1;
 
+/// By how much chance may move that spread; beyond, the public rows are too few to tell.
+const MOST_CHANCE: f64 = 0.2;
+
 /// How far random vectors may leave the Frobenius norm of the public second moments uncertain, over h^2, and how many there are at most.
 const PROBE_ERROR: f64 = 0.02;
 const MOST_PROBES: f64 = 256.0;
@@ -80,6 +83,11 @@ impl Shape {
         let eigenvalue_variance = ((seen - explained) / (curvature * curvature)).max(0.0);
         let chance = 2.0 * (1.0 + d / n) / (n * d).sqrt() + probe_error;
         Ok(Shape { curvature, eigenvalue_variance, chance })
+    }
+
+    /// Whether there are enough rows to tell.
+    pub fn is_certain(&self) -> bool {
+        self.chance <= MOST_CHANCE
     }
 
     /// Whether one curvature stands for all directions.

@@ -40,6 +40,11 @@ pub(crate) fn dispersion(problem: &Problem) -> Result<f64, MechanismError> {
     }
     // No row lies where the loss bends: as if one did.
     let bend = (bends / seen).max(curvature(loss) / seen);
-    let phi = squares / (seen * freedom * bend);
+    // One or two rows may happen to lie where the labels are predicted: what labels vary in their domain counts as much as such chance does.
+    let by_chance = match loss.label_domain() {
+        LabelDomain::Within(interval) => (interval.high - interval.low).powi(2) / (12.0 * count * count),
+        _ => 0.0,
+    };
+    let phi = squares / (seen * freedom * bend) + by_chance;
     Ok(if phi.is_finite() && phi > 0.0 { phi } else { 1.0 })
 }

@@ -48,6 +48,39 @@ fn a_generous_budget_finds_the_minimizer() {
     }
 }
 
+/// One or a few public rows say nothing about most directions: what steps by their second moments without a safeguard is not predicted, so never the default.
+#[test]
+fn a_few_public_rows_are_not_preconditioned_by() {
+    let with_public = |count: usize| {
+        let mut story = Story { public_rows: true, ..Story::new(1000).loss("squared") };
+        let consent = |row: usize| if row % (1000 / count) == 2 { "yes" } else { "no" }.to_owned();
+        story.cells.consent = (0..1000).map(consent).collect();
+        story
+    };
+    let planned = |count: usize| {
+        let plans = crate::Plans::new(with_public(count).problem(), &crate::Request::default()).unwrap();
+        plans.summaries().cloned().collect::<Vec<_>>()
+    };
+    for count in [1, 2, 4, 10, 20] {
+        let summaries = planned(count);
+        let of = |name: &str| summaries.iter().find(|row| row.variant.contains(name));
+        assert_eq!(of("PDA-MD").map(|row| row.predicted_excess), Some(f64::INFINITY), "{count}");
+        assert!(of("posterior").is_none(), "{count}");
+        // Nobody is expected to know the minimizer from a row or two: the labels' variance over the number of rows.
+        assert!(summaries[0].predicted_excess > 1e-5, "{count} {summaries:?}");
+        let plan = crate::Plans::new(with_public(count).problem(), &crate::Request::default()).unwrap();
+        let plan = plan.best().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = crate::Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+        let charged = ledger.charge(plan).unwrap();
+        let output = charged.run(&mut halflit_noise::NoiseSource::from_os().unwrap(), &mut ()).unwrap();
+        // Scores of labels in [-1, 1]: weights that went off are far larger.
+        assert!(output.weights().iter().all(|w| w.abs() < 3.0), "{count} {:?}", output.weights());
+    }
+    let many = planned(200);
+    assert!(many.iter().any(|row| row.variant.contains("PDA-MD") && row.predicted_excess < 0.1), "{many:?}");
+}
+
 /// What all classes have in common changes no prediction; it must not pile up in the weights, whatever the centre takes out of the hidden part.
 #[test]
 fn softmax_weights_have_nothing_in_common() {
@@ -162,7 +195,7 @@ fn public_rows_can_be_treated_as_private_ones() {
 /// Numbers that a caller leaves open are chosen, and what is given is kept; nothing is predicted of what is given.
 #[test]
 fn methods_leave_constants_open() {
-    let problem = with_public_rows(400).loss("squared").problem();
+    let problem = with_public_rows(2000).loss("squared").problem();
     let plan = |params: &Params| Plan::new(&problem, params, budget(1.0)).unwrap();
     let one_pass = Sampling::OnePass { batches: NonZeroU64::new(10).unwrap() };
     let open = modes::Constants { sampling: one_pass, ..modes::Constants::from_public_fit() };
