@@ -29,15 +29,19 @@ use crate::mechanisms::MechanismError;
 use crate::mechanisms::noisy_gradient::remove_common_part;
 use crate::problem::scores;
 use halflit_convex::solver::{self, SecondOrder};
-use halflit_convex::{Domain, LabelDomain, Loss};
+use halflit_convex::{Domain, Eigen, LabelDomain, Loss};
 use serde::Serialize;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// How near the minimizer a fit must be, relative to what the noise moves it: the certified solver's tolerance.
 const TOLERANCE: f64 = 1e-5;
 
 /// Up to this many weights second derivatives are assembled for risk estimates and standard errors.
 pub(super) const LARGEST_ASSEMBLED: usize = 512;
+
+/// Curvature of less than this share of the largest is that of rounding.
+const EMPTY: f64 = 1e-10;
 
 /// The sizes of weights that are tried, most careful first: in units of standard deviations weights are of order one. See `proof.md`.
 const WEIGHT_SIZES: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
@@ -52,7 +56,7 @@ fn expectation(size: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sums {
-    /// The noisy sum as it is. No labels may have such a sum, so a penalty or a ball is needed.
+    /// The noisy sum as it is, but for directions in which all features are zero. No labels may have such a sum, so a penalty or a ball is needed.
     AsReleased,
     /// The nearest sum that labels can have ([`Fitter::projection`]). The noise that is left is not normal: no estimate of the loss, no standard errors.
     Projected,
@@ -128,6 +132,8 @@ pub struct Fitter<'a> {
     prior: Prior,
     /// S~ = T^-1 S~'.
     noisy: Vec<f64>,
+    /// Directions in which all features are zero, once someone has asked for them.
+    empty_directions: OnceLock<Vec<Vec<f64>>>,
 }
 
 impl<'a> Fitter<'a> {
@@ -142,7 +148,7 @@ impl<'a> Fitter<'a> {
             return Err(MechanismError::OtherTable);
         }
         let (prior, noisy) = (Prior::of(&design), unshaped(shape, &statistics.sums));
-        Ok(Fitter { statistics, design, prior, noisy })
+        Ok(Fitter { statistics, design, prior, noisy, empty_directions: OnceLock::new() })
     }
 
     /// The expected size of weights under which the noisy sum is most likely.
@@ -239,7 +245,11 @@ impl<'a> Fitter<'a> {
 
     fn sums(&self, sums: Sums) -> Result<Denoised, MechanismError> {
         match sums {
-            Sums::AsReleased => Ok(self.unexplained(self.noisy.clone())),
+            Sums::AsReleased => {
+                let mut statistic = self.noisy.clone();
+                self.remove_empty_directions(&mut statistic)?;
+                Ok(self.unexplained(statistic))
+            }
             Sums::Projected => Ok(self.unexplained(self.projection()?.sums.concat())),
             Sums::Denoised { weight_size } => {
                 positive("weight_size", weight_size)?;
@@ -357,6 +367,32 @@ impl<'a> Fitter<'a> {
         })
     }
 
+    /// Takes out of a sum what no labels can put there: categories that add up to the intercept leave directions in which there is only noise.
+    fn remove_empty_directions(&self, sum: &mut [f64]) -> Result<(), MechanismError> {
+        for direction in self.empty_directions()? {
+            let along = inner(direction, sum);
+            sum.iter_mut().zip(direction).for_each(|(sum, d)| *sum -= along * d);
+        }
+        Ok(())
+    }
+
+    fn empty_directions(&self) -> Result<&[Vec<f64>], MechanismError> {
+        if let Some(known) = self.empty_directions.get() {
+            return Ok(known);
+        }
+        let size = self.design.size();
+        let eigen = match self.is_large() {
+            true => None,
+            false => Eigen::of(&self.averages()?.second_order(&vec![0.0; size]).hessian, size),
+        };
+        let found = eigen.map_or_else(Vec::new, |eigen| {
+            let largest = eigen.values.iter().fold(0.0, |a: f64, &b| a.max(b));
+            let along = eigen.vectors.chunks_exact(size.max(1)).zip(&eigen.values);
+            along.filter(|(_, value)| **value <= EMPTY * largest).map(|(vector, _)| vector.to_vec()).collect()
+        });
+        Ok(self.empty_directions.get_or_init(|| found))
+    }
+
     /// A sum that no weights are known to explain.
     fn unexplained(&self, statistic: Vec<f64>) -> Denoised {
         Denoised {
@@ -388,15 +424,18 @@ impl<'a> Fitter<'a> {
             if pressure > 0.0 {
                 remove_radial_part(&mut inverse, &found.weights);
             }
-            Some(Response { jacobian: self.chained(&inverse, denoised), hessian })
+            Some((inverse, hessian))
         });
-        Ok((found.weights, found.value, response))
+        let response = response.map(|(inverse, hessian)| {
+            Ok::<_, MechanismError>(Response { jacobian: self.chained(&inverse, denoised)?, hessian })
+        });
+        Ok((found.weights, found.value, response.transpose()?))
     }
 
     /// dw/dS^ times dS^/dS~'.
-    fn chained(&self, inverse: &[f64], denoised: &Denoised) -> Vec<f64> {
+    fn chained(&self, inverse: &[f64], denoised: &Denoised) -> Result<Vec<f64>, MechanismError> {
         let size = self.design.size();
-        match &denoised.response {
+        Ok(match &denoised.response {
             // S^ = S(v), dS^ = H_v dv.
             Some(response) => {
                 let through = product(inverse, &response.hessian, size);
@@ -406,12 +445,13 @@ impl<'a> Fitter<'a> {
             None => {
                 let mut jacobian: Vec<f64> = inverse.to_vec();
                 for row in jacobian.chunks_exact_mut(size.max(1)) {
+                    self.remove_empty_directions(row)?;
                     remove_common_part(row, self.design.loss.outputs());
                 }
                 let shape = self.statistics.shape.as_ref();
                 jacobian.chunks_exact(size.max(1)).flat_map(|row| unshaped_back(shape, row)).collect()
             }
-        }
+        })
     }
 }
 

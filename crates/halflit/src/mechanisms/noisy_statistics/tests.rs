@@ -455,6 +455,32 @@ fn models_of_projected_sums_need_a_penalty_and_claim_no_errors() {
     assert!(matches!(refused, Err(MechanismError::Part { .. })));
 }
 
+/// Categories add up to the intercept: the sum as it is has noise in a direction in which there are no features. It must not enter estimates of losses.
+#[test]
+fn noise_that_no_labels_can_make_is_left_out_of_sums_as_they_are() {
+    let penalties: Vec<f64> = (1..8).map(|step| 10f64.powf(-0.5 * f64::from(step))).collect();
+    let (problem, plan) = planned(&hidden_label(1600, "logistic"));
+    for seed in 1..6 {
+        let statistics = plan.run(&problem, &key(), &mut seeded(seed), &mut ()).unwrap().statistics.unwrap();
+        let path = statistics.path(&problem, Some(Sums::AsReleased), &penalties).unwrap();
+        for fit in &path {
+            let (estimated, actual) = (fit.estimated_loss.unwrap(), mean_loss(&problem, &fit.weights));
+            // By two deviations of the estimate's own, and not by the tens that this noise over a small penalty makes.
+            let deviation = fit.estimate_deviation.unwrap();
+            assert!((estimated - actual).abs() < 0.02 + 6.0 * deviation, "{estimated} {actual} {deviation}");
+            let categories: f64 = fit.weights[2..5].iter().sum();
+            assert!(
+                (categories - fit.weights[5]).abs() < 1e-6,
+                "the same along the empty direction: {:?}",
+                fit.weights
+            );
+        }
+        let chosen = mean_loss(&problem, &Fitter::least_estimated(path.clone()).unwrap().weights);
+        let least = path.iter().map(|fit| mean_loss(&problem, &fit.weights)).fold(f64::INFINITY, f64::min);
+        assert!(chosen - least < 0.02, "{chosen} {least}");
+    }
+}
+
 /// On average over releases, the penalty that Stein's estimate chooses for denoised sums costs little more than the best one of the path.
 #[test]
 fn stein_chooses_a_good_penalty() {

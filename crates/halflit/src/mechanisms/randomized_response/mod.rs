@@ -36,6 +36,7 @@ use crate::mechanisms::noisy_statistics::prediction::Rehearsal;
 use crate::mechanisms::{Inconsistency, MechanismError, Watch, prior_radius};
 use crate::plan::Summary;
 use crate::problem::Problem;
+use halflit_convex::LabelDomain;
 use halflit_noise::{NoiseSource, Probability, Stream};
 use halflit_privacy::calibrate::Budget;
 use halflit_privacy::{Change, Epsilon, Event, ParameterError, Unit};
@@ -63,6 +64,8 @@ pub struct Plan {
     values: u64,
     /// r = numerator / 2^40.
     numerator: u64,
+    /// The expected variance of rounding a label to an end of its interval.
+    rounding: f64,
     regularization: f64,
     predicted_excess: f64,
 }
@@ -148,8 +151,13 @@ impl Plan {
         // r <= (K - 1)/K: beyond, a report would speak against its own value, which tells as much as speaking for it.
         let most = (u128::from(DENOMINATOR) * (values - 1) as u128 / values as u128) as u64;
         let numerator = ((falsehood * DENOMINATOR as f64).ceil() as u64).max(1);
-        let mut plan =
-            Plan { labels, values, numerator, regularization: 0.0, predicted_excess: f64::INFINITY };
+        // (t - low)(high - t) for a label t anywhere in its interval; two labels are its ends.
+        let rounding = match problem.loss().label_domain() {
+            LabelDomain::Within(interval) => (interval.high - interval.low).powi(2) / 6.0,
+            _ => 0.0,
+        };
+        let (regularization, predicted_excess) = (0.0, f64::INFINITY);
+        let mut plan = Plan { labels, values, numerator, rounding, regularization, predicted_excess };
         // A smaller chance than the budget asks for would cost more than the budget.
         if numerator > most || !(plan.contrast() > 0.0) {
             return Err(MechanismError::not_positive("what a report tells at this epsilon", plan.contrast()));
@@ -190,12 +198,12 @@ impl Plan {
         1.0 - self.falsehood() * self.values as f64 / (self.values - 1) as f64
     }
 
-    /// The variance that one false-or-true report adds to a debiased label, per output.
+    /// The variance that one rounded, false-or-true report adds to a debiased label, per output.
     fn report_variance(&self) -> f64 {
         match self.labels {
             LabelSteps::Interval { low, high } => {
                 let r = self.falsehood();
-                r * (1.0 - r) * ((high - low) / self.contrast()).powi(2)
+                self.rounding + r * (1.0 - r) * ((high - low) / self.contrast()).powi(2)
             }
             LabelSteps::Classes { .. } => {
                 let other = self.falsehood() / (self.values - 1) as f64;

@@ -60,6 +60,35 @@ fn reports_have_their_law_and_no_bias_is_left() {
     }
 }
 
+/// Numbers are rounded to the ends of their interval, which no epsilon makes good for; two classes are not.
+#[test]
+fn predictions_know_what_rounding_costs() {
+    let of = |loss: &'static str, epsilon: f64| {
+        let plan = Plan::new(&story(loss).problem(), budget(epsilon)).unwrap();
+        plan.predicted_excess
+    };
+    for loss in ["squared", "poisson"] {
+        assert!(of(loss, 40.0) > 0.9 * of(loss, 12.0) && of(loss, 12.0) < of(loss, 1.0), "{loss}");
+    }
+    assert!(of("logistic", 20.0) < 1e-3 * of("logistic", 1.0));
+}
+
+/// A report is private even where its epsilon at a generous delta is 0: its certificate says what was spent.
+#[test]
+fn a_release_that_reads_labels_is_never_certified_as_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = crate::Ledger::open_or_create(&folder.path().join("ledger")).unwrap();
+    for epsilon in [0.1, 1e-7] {
+        let budget = Some(halflit_table::Budget { epsilon, delta: 1e-7 });
+        let request = crate::Request { budget, mechanism: Some(NAME.to_owned()), ..Default::default() };
+        let plan = crate::Plans::new(story("logistic").problem(), &request).unwrap().best().unwrap();
+        let output = ledger.charge(plan).unwrap().run(&mut NoiseSource::from_os().unwrap(), &mut ()).unwrap();
+        let certificate = output.release(&[]).unwrap().certificate;
+        assert_eq!((certificate.guarantee.epsilon, certificate.guarantee.delta), (epsilon, 1e-7));
+        certificate.verify().unwrap();
+    }
+}
+
 #[test]
 fn users_zero_out_and_hidden_features_are_refused() {
     for refused in
