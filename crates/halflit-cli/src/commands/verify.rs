@@ -1,7 +1,7 @@
 use crate::Failure;
-use halflit::Certificate;
 use halflit::figures::{at_least, at_most, delta};
 use halflit::mechanisms::Statement;
+use halflit::{Certificate, Model};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,10 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     };
     if let Some(file) = &checked_model {
         check_file(kind, file, &|bytes| certificate.is_for_model(bytes))?;
+        if kind == MODEL {
+            check_columns(&certificate, file)
+                .map_err(|reason| Failure::Failed(format!("{path}: {reason}")))?;
+        }
     }
     if let Some(statistics) = &checked_statistics {
         check_file("statistics", statistics, &|bytes| certificate.is_for_statistics(bytes))?;
@@ -84,6 +88,14 @@ fn released(mechanism: &Statement) -> (&'static str, &'static str) {
     match mechanism {
         Statement::WeightedMean(_) => ("mean", "mean.json"),
         Statement::Local(_) => ("file of messages", "messages.ndjson"),
-        _ => ("model", "model.json"),
+        _ => (MODEL, "model.json"),
     }
+}
+
+const MODEL: &str = "model";
+
+/// The certificate speaks of the columns that the model was made of.
+fn check_columns(certificate: &Certificate, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let model: Model = serde_json::from_slice(&std::fs::read(file)?)?;
+    Ok(certificate.agrees_with(&model)?)
 }

@@ -136,6 +136,11 @@ impl EncodedTable {
         })
     }
 
+    /// Whether the labels of private rows are secret.
+    pub fn label_is_sensitive(&self) -> bool {
+        self.label_is_sensitive
+    }
+
     /// How the rows were made.
     pub fn encoding(&self) -> &Encoding {
         &self.encoding

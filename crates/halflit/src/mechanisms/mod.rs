@@ -44,10 +44,10 @@ pub enum MechanismError {
         /// Its value.
         value: f64,
     },
-    /// The midrange centre has nothing to stand on.
+    /// Nothing public to stand on.
     #[error(
-        "the midrange centre needs a public feature, and every feature is sensitive; use the centre zero, or declare \
-         visibility = \"public\" for a column that really is"
+        "a public feature is needed (for beliefs, and for the centres midrange and imputed), and every feature is sensitive; take noisy_gradient with \
+         the centre zero, or declare visibility = \"public\" for a column that really is"
     )]
     NoPublicFeature,
     /// Label statistics need public features and a hidden label.
@@ -441,14 +441,23 @@ fn mean_belongs_to(relation: &Relation, mean: &weighted_mean::Statement) -> Resu
     if mean.public_rows > 0 && *relation.private_rows() == PrivateRows::All {
         return Err(Inconsistency::new("public_rows", "0, because no row is public"));
     }
+    columns_belong_to(relation, &mean.sensitive_columns, &mean.public_columns)
+}
+
+/// The relation protects the columns that met noise, and none that was used as it is.
+pub(crate) fn columns_belong_to(
+    relation: &Relation,
+    sensitive: &[String],
+    public: &[String],
+) -> Result<(), Inconsistency> {
     let is_protected = |column: &String| match relation.sensitive() {
         SensitiveColumns::All => true,
         SensitiveColumns::Named(names) => names.contains(column),
     };
-    if !mean.sensitive_columns.iter().all(is_protected) {
+    if !sensitive.iter().all(is_protected) {
         return Err(Inconsistency::new("sensitive_columns", "columns that the relation protects"));
     }
-    if mean.public_columns.iter().any(is_protected) {
+    if public.iter().any(is_protected) {
         return Err(Inconsistency::new("public_columns", "columns that the relation does not protect"));
     }
     Ok(())

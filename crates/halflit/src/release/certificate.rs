@@ -1,5 +1,6 @@
 //! The certificate: what was promised, what was done, and everything needed to check the one against the other.
 
+use super::{Model, Secrets};
 use crate::digest::sha256;
 use crate::mechanisms::{Inconsistency, Statement};
 use halflit_privacy::{
@@ -9,7 +10,7 @@ use halflit_privacy::{
 use serde::{Deserialize, Serialize};
 
 /// Format of `certificate.json`; grows when its meaning changes.
-pub const CERTIFICATE_FORMAT: u32 = 1;
+pub const CERTIFICATE_FORMAT: u32 = 2;
 
 /// How many points of the profile a certificate lists.
 pub const PROFILE_POINTS: usize = 20;
@@ -32,6 +33,8 @@ pub struct Certificate {
     pub relation: Relation,
     /// The same in English.
     pub sentence: String,
+    /// Whose cells in which columns the mechanism hid, by its own account.
+    pub secrets: Secrets,
     /// The promise.
     pub guarantee: Guarantee,
     /// Points of the privacy profile: for each epsilon an interval for delta, whose upper end holds.
@@ -169,6 +172,14 @@ impl Certificate {
         self.model_sha256 == sha256(model_file)
     }
 
+    /// Whether the model was made of the columns that the certificate speaks of.
+    ///
+    /// # Errors
+    /// The first column that is not in both, or sensitive in one and public in the other.
+    pub fn agrees_with(&self, model: &Model) -> Result<(), VerifyError> {
+        self.secrets.agree_with(model)
+    }
+
     /// Whether these are the bytes of the certified statistics file.
     pub fn is_for_statistics(&self, statistics_file: &[u8]) -> bool {
         self.statistics_sha256.as_ref().is_some_and(|digest| *digest == sha256(statistics_file))
@@ -192,6 +203,7 @@ impl Certificate {
         };
         self.mechanism.check().map_err(inconsistent)?;
         self.mechanism.belongs_to(&self.relation).map_err(inconsistent)?;
+        self.secrets.belong_to(&self.relation).map_err(inconsistent)?;
         if let Some(change) = self.mechanism.change() {
             same("the mechanism's change", &change.to_string(), &self.relation.change().to_string())?;
         }

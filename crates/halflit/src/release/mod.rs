@@ -7,12 +7,14 @@ mod model;
 #[cfg(test)]
 mod outside;
 mod report;
+mod secrets;
 #[cfg(test)]
 mod tests;
 
 pub use certificate::{CERTIFICATE_FORMAT, Certificate, Guarantee, Numerics, Verified, VerifyError};
 pub use errors::StandardErrors;
 pub use model::{Evaluation, MODEL_FORMAT, Model, ModelError, Predictions};
+pub use secrets::Secrets;
 
 use crate::digest::sha256;
 use crate::figures::{self, at_least, at_most};
@@ -20,7 +22,7 @@ use crate::ledger::{Receipt, Standing};
 use crate::mechanisms::{Fitted, Statement};
 use crate::run::RawOutput;
 use certificate::{PROFILE_POINTS, SEEDED_RANDOMNESS, SYSTEM_RANDOMNESS};
-use halflit_privacy::{AccountingError, Interval, ParameterError, Profile};
+use halflit_privacy::{AccountingError, Event, Interval, ParameterError, Profile};
 use halflit_table::{Budget, PublicFacts};
 
 /// Why a release could not be put together.
@@ -105,6 +107,7 @@ impl RawOutput {
         let model_json = serde_json::to_string_pretty(&model)? + "\n";
         let certificate = Subject {
             facts: problem.facts(),
+            secrets: Secrets::of_problem(problem),
             statement: plan.mechanism.statement(problem).with_clip_norms(&fitted.clip_norms),
             budget: plan.budget(),
             epsilon: plan.epsilon(),
@@ -172,6 +175,7 @@ fn fitted_model(problem: &crate::Problem, fitted: &Fitted) -> Result<Model, Mode
 /// Everything that a certificate is about.
 pub(crate) struct Subject<'a> {
     pub facts: &'a PublicFacts,
+    pub secrets: Secrets,
     pub statement: Statement,
     /// What the release was allowed to spend.
     pub budget: Budget,
@@ -189,8 +193,18 @@ pub(crate) struct Subject<'a> {
 
 impl Subject<'_> {
     pub(crate) fn certify(self) -> Result<Certificate, ReleaseError> {
-        let Subject { facts, statement, budget, epsilon, choices, receipt, is_seeded, file, statistics } =
-            self;
+        let Subject {
+            facts,
+            secrets,
+            statement,
+            budget,
+            epsilon,
+            choices,
+            receipt,
+            is_seeded,
+            file,
+            statistics,
+        } = self;
         let event = statement.event()?;
         let profile = Profile::of(&event)?;
         Ok(Certificate {
@@ -201,7 +215,8 @@ impl Subject<'_> {
             charge: receipt.charge,
             relation: facts.relation.clone(),
             sentence: facts.sentence.clone(),
-            guarantee: guarantee(budget, epsilon),
+            secrets,
+            guarantee: guarantee(budget, epsilon, &event),
             profile: profile.points(PROFILE_POINTS),
             gdp_mu: profile.gdp_mu(),
             zcdp_rho: profile.zcdp_rho(),
@@ -220,9 +235,9 @@ impl Subject<'_> {
     }
 }
 
-/// The budget that was asked for; nothing at all if nothing was spent.
-fn guarantee(budget: Budget, accountant: Interval) -> Guarantee {
-    let Budget { epsilon, delta } =
-        if accountant.upper > 0.0 { budget } else { Budget { epsilon: 0.0, delta: 0.0 } };
+/// The budget that was asked for; nothing at all if no private cell was read. An epsilon of zero at some delta is not nothing.
+fn guarantee(budget: Budget, accountant: Interval, event: &Event) -> Guarantee {
+    let is_free = *event == Event::Composed(Vec::new());
+    let Budget { epsilon, delta } = if is_free { Budget { epsilon: 0.0, delta: 0.0 } } else { budget };
     Guarantee { epsilon, delta, accountant }
 }

@@ -5,7 +5,7 @@ use crate::mechanisms::{Statement, noisy_gradient};
 use crate::plan::{Plans, Request};
 use crate::testing::{LOSSES, Story, seeded};
 use halflit_noise::NoiseSource;
-use halflit_privacy::Event;
+use halflit_privacy::{Change, Event, PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
 use halflit_table::OutOfDomain;
 use serde_json::{Value, json};
 
@@ -108,8 +108,8 @@ fn claims_that_do_not_follow_are_refused_even_under_a_fresh_seal() {
         }
     }
     let mut later = honest.clone();
-    later.halflit_certificate = 2;
-    assert!(matches!(later.sealed().verify(), Err(VerifyError::Format { found: 2 })));
+    later.halflit_certificate = CERTIFICATE_FORMAT + 1;
+    assert!(matches!(later.sealed().verify(), Err(VerifyError::Format { found: 3 })));
 }
 
 /// Every leaf of a certificate with the ways in which it is changed: what to put in its place, and where.
@@ -239,7 +239,7 @@ fn every_changed_field_breaks_the_seal() {
 /// privacy, or that only the ledger and the model file can confirm; and claims may always be made weaker.
 #[test]
 fn every_field_that_follows_from_others_is_recomputed() {
-    const FREE: [&str; 34] = [
+    const FREE: [&str; 44] = [
         "/software",
         "/charged_at",
         // Computed anew by the forger.
@@ -279,6 +279,17 @@ fn every_field_that_follows_from_others_is_recomputed() {
         // From two on their number does not matter; everybody sends one message.
         "/mechanism/hidden_coordinates",
         "/mechanism/messages",
+        // Compared with the model's: see below.
+        "/secrets/sensitive_columns",
+        "/secrets/sensitive_columns/0",
+        "/secrets/sensitive_columns/1",
+        "/secrets/sensitive_columns/2",
+        "/secrets/sensitive_columns/3",
+        "/secrets/public_columns",
+        "/secrets/public_columns/0",
+        "/secrets/public_columns/1",
+        "/secrets/public_columns/2",
+        "/secrets/public_columns/3",
         // Every column of this relation is sensitive, whatever its name; others are compared with theirs: see below.
         "/mechanism/sensitive_columns/0",
         "/mechanism/sensitive_columns/1",
@@ -345,16 +356,85 @@ fn optional_claims_cannot_be_made_up_or_lowered() {
     }
 }
 
+/// A certificate relabelled: given another relation, with its sentence and conditions, and sealed anew.
+fn under(mut certificate: Certificate, relation: Relation) -> Result<Verified, VerifyError> {
+    certificate.sentence = relation.sentence();
+    certificate.conditions = certificate::conditions(&relation);
+    certificate.relation = relation;
+    certificate.sealed().verify()
+}
+
+/// The same with the other kind of change, the other unit, and other sensitive columns.
+fn relabelled(relation: &Relation) -> Vec<Relation> {
+    let unit = match relation.unit() {
+        Unit::Row => Unit::User { id_column: "user".to_owned() },
+        Unit::User { .. } => Unit::Row,
+    };
+    let change = match relation.change() {
+        Change::Replace => Change::ZeroOut,
+        Change::ZeroOut => Change::Replace,
+    };
+    let named = |columns: &[&str]| SensitiveColumns::named(columns.iter().copied()).unwrap();
+    let (rows, sensitive) = (relation.private_rows(), relation.sensitive());
+    let mut others = vec![
+        Relation::new(relation.unit().clone(), sensitive.clone(), rows.clone(), change),
+        Relation::new(unit, sensitive.clone(), rows.clone(), relation.change()),
+    ];
+    for sensitive in [SensitiveColumns::All, named(&["x", "u"]), named(&["c"]), named(&["y"]), named(&["z"])]
+    {
+        if sensitive != *relation.sensitive() {
+            others.push(Relation::new(relation.unit().clone(), sensitive, rows.clone(), relation.change()));
+        }
+    }
+    others.into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn no_certificate_holds_under_a_relation_it_was_not_made_for() {
+    let mut refused = 0;
+    for honest in certificates() {
+        under(honest.clone(), honest.relation.clone()).unwrap();
+        for relation in relabelled(&honest.relation) {
+            // What reads no private cell promises as much whichever way these change.
+            let is_free = matches!(honest.mechanism, Statement::PublicRows(_));
+            if is_free && relation.change() != honest.relation.change() {
+                continue;
+            }
+            let name = serde_json::to_value(&honest.mechanism).unwrap()["name"].clone();
+            assert!(under(honest.clone(), relation.clone()).is_err(), "{name}: {}", relation.sentence());
+            refused += 1;
+        }
+    }
+    assert!(refused > 60, "{refused}");
+}
+
+#[test]
+fn a_certificate_speaks_of_the_columns_of_its_model() {
+    for story in [
+        Story::new(80),
+        Story { public: vec!["x", "u", "c"], ..Story::new(80) },
+        Story { public: vec!["x", "u", "y"], ..Story::new(80) },
+    ] {
+        let release = released(&story, &mut NoiseSource::from_os().unwrap());
+        release.certificate.agrees_with(&release.model).unwrap();
+        let with = |forge: &dyn Fn(&mut Secrets)| {
+            let mut certificate = release.certificate.clone();
+            forge(&mut certificate.secrets);
+            certificate.agrees_with(&release.model)
+        };
+        assert!(with(&|secrets| secrets.sensitive_columns.push("z".to_owned())).is_err());
+        assert!(with(&|secrets| secrets.public_columns.push("z".to_owned())).is_err());
+        assert!(with(&|secrets| secrets.sensitive_columns.clear()).is_err());
+        let swap = |secrets: &mut Secrets| {
+            std::mem::swap(&mut secrets.sensitive_columns, &mut secrets.public_columns);
+        };
+        assert!(with(&swap).is_err());
+    }
+}
+
 /// Statements that cannot belong to their relation, each under a fresh seal and with the right sentence.
 #[test]
 fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
-    use halflit_privacy::{Change, PrivateRows, PublicRows, Relation, SensitiveColumns, Unit};
-    let under = |mut certificate: Certificate, relation: Relation| {
-        certificate.sentence = relation.sentence();
-        certificate.conditions = certificate::conditions(&relation);
-        certificate.relation = relation;
-        certificate.sealed().verify()
-    };
     let outside = || PrivateRows::Outside(PublicRows::new("consent", ["yes"]).unwrap());
     let mismatch = |verified: Result<Verified, VerifyError>, wanted: &str| match verified {
         Err(VerifyError::Mismatch { field, .. }) => assert_eq!(field, wanted),

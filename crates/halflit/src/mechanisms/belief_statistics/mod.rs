@@ -160,6 +160,7 @@ impl Plan {
         Statement {
             change: self.change,
             is_shaped: self.shape.is_some(),
+            unit_norm: self.lattice.unit_norm(self.change),
             noise: self.lattice.noise(),
             values: self.domain.len() as u64,
             released: (self.domain.len() * self.features.private.width()) as u64,

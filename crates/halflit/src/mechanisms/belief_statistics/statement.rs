@@ -1,6 +1,7 @@
 //! What a certificate says about the mechanism: enough for anyone to rebuild its event and check its numbers.
 
 use crate::mechanisms::Inconsistency;
+use crate::mechanisms::noisy_statistics::{LabelSteps, check_movement};
 use crate::mechanisms::summed_noise::{SummedNoise, check_total_weight};
 use halflit_privacy::{Change, Event, ParameterError};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,9 @@ pub struct Statement {
     pub change: Change,
     /// Whether the sum went through a public matrix that shapes the noise; then sensitivity and noise are those of its image.
     pub is_shaped: bool,
-    /// The noise, and how far one unit can move the sum: the maximum over the private rows or users, from their public columns.
+    /// The largest norm of a unit's public numbers, or of their image: the maximum over the private rows or users, rounded up.
+    pub unit_norm: f64,
+    /// The noise, and how far one unit can move the sum: its norm times how far two joint values are from each other, or one from the middle.
     pub noise: SummedNoise,
     /// k: number of joint values of the sensitive columns.
     pub values: u64,
@@ -41,6 +44,12 @@ impl Statement {
         if !(self.values >= 2 && self.released >= self.values && self.released.is_multiple_of(self.values)) {
             return Err(Inconsistency::new("released", "a multiple of the number of values, at least 2"));
         }
+        check_movement(
+            LabelSteps::Classes { classes: self.values },
+            self.change,
+            self.unit_norm,
+            &self.noise,
+        )?;
         check_total_weight(self.total_weight, self.units)
     }
 }

@@ -186,12 +186,12 @@ impl Messages {
                 continue;
             }
             let message = parse(line, &text)?;
-            if let Some(first) = seen.insert(id_number(line, &message.id)?, line) {
-                return Err(MessageError::Repeated { line, first, id: message.id });
-            }
             match &mut messages {
                 Some(messages) => messages.add(line, &message)?,
                 None => messages = Some(Messages::starting_with(line, &message)?),
+            }
+            if let Some(first) = seen.insert(id_number(line, &message.id)?, line) {
+                return Err(MessageError::Repeated { line, first, id: message.id });
             }
         }
         messages.ok_or(MessageError::Empty)

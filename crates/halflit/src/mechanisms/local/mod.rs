@@ -52,7 +52,7 @@ use crate::ledger::{Charged, Receipt};
 use crate::mechanisms::means::for_each_unit;
 use crate::mechanisms::{Inconsistency, Watch};
 use crate::plan::{PlanError, Priced, priced};
-use crate::release::{Certificate, ReleaseError, Subject};
+use crate::release::{Certificate, ReleaseError, Secrets, Subject};
 use halflit_noise::{NoiseError, NoiseSource};
 use halflit_privacy::{Change, Epsilon, Event, Interval, ParameterError, Relation};
 use halflit_table::{Budget, Values};
@@ -312,7 +312,8 @@ impl Charged<LocalPlan> {
             return Err(LocalError::RehearsalNoise);
         }
         let LocalPlan { values, randomizer, .. } = &plan;
-        let mut stream = source.stream()?;
+        // Ids are published as they are drawn: they have a stream of their own.
+        let (mut stream, mut ids) = (source.stream()?, source.stream()?);
         let (width, planned) = (randomizer.dimension(), plan.messages() as usize);
         let scale = (width as f64).sqrt();
 
@@ -341,7 +342,7 @@ impl Charged<LocalPlan> {
             }
             messages.push(Message {
                 halflit_message: MESSAGE_FORMAT,
-                id: random_id(&mut stream),
+                id: random_id(&mut ids),
                 mechanism: randomizer.kind(),
                 epsilon: randomizer.epsilon(),
                 dimension: width,
@@ -382,6 +383,7 @@ impl LocalOutput {
         let epsilon = plan.randomizer.epsilon();
         let certificate = Subject {
             facts: plan.values.facts(),
+            secrets: Secrets::of_values(&plan.values),
             statement: super::Statement::Local(plan.statement()),
             budget: Budget { epsilon, delta: 0.0 },
             epsilon: plan.price,

@@ -30,8 +30,8 @@ pub const MOST_DIMENSIONS: usize = 10_000_000;
 /// The range of epsilons: below, rounding is no longer small beside epsilon; above, there is nothing to protect.
 pub const EPSILONS: (f64, f64) = (1e-6, 200.0);
 
-/// The incomplete beta function is within 5e-14 of sixty-digit values (tests of `halflit-privacy`, and of this folder for caps in
-/// up to a million dimensions); the privacy loss is computed for a cap smaller by this share.
+/// The incomplete beta function is within 1e-12 of sixty-digit values (tests of `halflit-privacy`, and of this folder for caps in
+/// up to a million dimensions and for caps as thin as large epsilons want them); the privacy loss is computed for a cap smaller by this share.
 const MASS_SLACK: f64 = 1e-11;
 /// Denominator of the coin.
 const COIN: u64 = 1 << 63;

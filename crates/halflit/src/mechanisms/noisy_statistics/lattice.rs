@@ -11,13 +11,14 @@
 //! The middle of the label domain is subtracted in both, so a null unit contributes zero.
 
 use super::shape::Shape;
-use crate::mechanisms::MechanismError;
 use crate::mechanisms::summed_noise::SummedNoise;
+use crate::mechanisms::{Inconsistency, MechanismError};
 use crate::problem::{FEATURE_UNIT, Problem, UnitWeighting};
 use halflit_convex::{LabelDomain, Rows};
 use halflit_noise::{SumLattice, SumRequest};
 use halflit_privacy::Change;
 use halflit_table::Units;
+use serde::{Deserialize, Serialize};
 
 /// Bits after the point of a row's norm when norms are added up; every norm is rounded up.
 const NORM_BITS: u32 = 16;
@@ -28,17 +29,26 @@ const FACTOR_BITS: u32 = 20;
 /// Steps per unit of weight with which the sensitivity is first measured, to choose the lattice.
 pub(crate) const TRIAL_STEPS: u64 = 1 << 36;
 
-/// How labels become integer coefficients.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum LabelSteps {
+/// What labels may be, and so how they become integer coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LabelSteps {
     /// A number in an interval.
-    Interval { low: f64, high: f64 },
+    Interval {
+        /// Its lower end.
+        low: f64,
+        /// Its upper end.
+        high: f64,
+    },
     /// One of K classes.
-    Classes { classes: u64 },
+    Classes {
+        /// K.
+        classes: u64,
+    },
 }
 
 impl LabelSteps {
-    pub fn of(domain: LabelDomain) -> Option<Self> {
+    pub(crate) fn of(domain: LabelDomain) -> Option<Self> {
         match domain {
             LabelDomain::Binary => Some(LabelSteps::Interval { low: 0.0, high: 1.0 }),
             LabelDomain::Within(labels) => Some(LabelSteps::Interval { low: labels.low, high: labels.high }),
@@ -58,7 +68,7 @@ impl LabelSteps {
     }
 
     /// How far one label can move the statistic of a row of length 1, in real units.
-    pub fn movement(self, change: Change) -> f64 {
+    pub(crate) fn movement(self, change: Change) -> f64 {
         (self.squared_movement(change) as f64).sqrt() * self.step_value()
     }
 
@@ -71,7 +81,7 @@ impl LabelSteps {
     }
 
     /// tbar: the middle of the label domain, the same for every output.
-    pub fn middle(self) -> f64 {
+    pub(crate) fn middle(self) -> f64 {
         match self {
             LabelSteps::Interval { low, high } => 0.5 * (low + high),
             LabelSteps::Classes { classes } => 1.0 / classes as f64,
@@ -79,7 +89,7 @@ impl LabelSteps {
     }
 
     /// t(y): the label statistic of one output.
-    pub fn statistic(self, label: f64, output: usize) -> f64 {
+    pub(crate) fn statistic(self, label: f64, output: usize) -> f64 {
         match self {
             LabelSteps::Interval { .. } => label,
             LabelSteps::Classes { .. } => f64::from(u8::from(label == output as f64)),
@@ -87,7 +97,7 @@ impl LabelSteps {
     }
 
     /// c(y) of one output for a row with `steps` steps. Whatever the label, even NaN, the bounds of the table above hold.
-    pub fn coefficient(self, steps: u64, label: f64, output: usize) -> i64 {
+    pub(crate) fn coefficient(self, steps: u64, label: f64, output: usize) -> i64 {
         let steps = steps as i64;
         match self {
             LabelSteps::Interval { low, high } => {
@@ -102,6 +112,30 @@ impl LabelSteps {
             },
         }
     }
+}
+
+/// Checks that a stated sensitivity is how far one label can move the statistic of a unit of this norm.
+pub(crate) fn check_movement(
+    labels: LabelSteps,
+    change: Change,
+    unit_norm: f64,
+    noise: &SummedNoise,
+) -> Result<(), Inconsistency> {
+    let is_valid = match labels {
+        LabelSteps::Interval { low, high } => low.is_finite() && high.is_finite() && low < high,
+        LabelSteps::Classes { classes } => (2..1 << 20).contains(&classes),
+    };
+    if !is_valid {
+        return Err(Inconsistency::new("labels", "an interval, or from 2 to 2^20 classes"));
+    }
+    let expected = labels.movement(change) * unit_norm;
+    if !((noise.sensitivity / expected - 1.0).abs() <= 1e-9) {
+        return Err(Inconsistency::new(
+            "sensitivity",
+            "unit_norm times how far a label can move under the relation's change",
+        ));
+    }
+    Ok(())
 }
 
 /// The class that a label names; none for anything else, NaN included.
@@ -255,6 +289,11 @@ impl LabelLattice {
     /// The noise's standard deviation in real units, per coordinate.
     pub fn noise_std(&self) -> f64 {
         self.unit * self.sums.bits().scale()
+    }
+
+    /// The largest norm of a unit's features, or of their image: what the sensitivity is the movement of.
+    pub fn unit_norm(&self, change: Change) -> f64 {
+        self.noise().sensitivity / self.labels.movement(change)
     }
 
     /// What a certificate says about the noise.

@@ -51,6 +51,8 @@ mod statistics;
 mod tests;
 
 pub use fit::{Fit, Fitter, Penalties, Sums};
+pub use lattice::LabelSteps;
+pub(crate) use lattice::check_movement;
 pub use projection::Projection;
 pub use statement::Statement;
 pub use statistics::{LabelStatistics, STATISTICS_FORMAT, StatisticsError};
@@ -157,6 +159,8 @@ impl Plan {
         Statement {
             change: self.change,
             is_shaped: self.shape.is_some(),
+            labels: self.lattice.labels,
+            unit_norm: self.lattice.unit_norm(self.change),
             noise: self.lattice.noise(),
             coordinates: problem.dimension() as u64,
             units: problem.private_units(),

@@ -1,5 +1,6 @@
 //! What a certificate says about the mechanism: enough for anyone to rebuild its event and check its numbers.
 
+use super::lattice::{LabelSteps, check_movement};
 use crate::mechanisms::Inconsistency;
 use crate::mechanisms::summed_noise::{SummedNoise, check_total_weight};
 use halflit_privacy::{Change, Event, ParameterError};
@@ -13,7 +14,11 @@ pub struct Statement {
     pub change: Change,
     /// Whether the sum went through a public matrix that shapes the noise (it is part of statistics.json); then sensitivity and noise are those of its image.
     pub is_shaped: bool,
-    /// The noise, and how far one unit can move the sum: the maximum over the private rows or users, from their public features.
+    /// What labels may be.
+    pub labels: LabelSteps,
+    /// The largest norm of a unit's features, or of their image: the maximum over the private rows or users, rounded up.
+    pub unit_norm: f64,
+    /// The noise, and how far one unit can move the sum: its norm times how far labels are from each other, or from the middle.
     pub noise: SummedNoise,
     /// Number of released coordinates.
     pub coordinates: u64,
@@ -34,6 +39,7 @@ impl Statement {
     /// Checks that the numbers belong together.
     pub fn check(&self) -> Result<(), Inconsistency> {
         self.noise.check(self.units)?;
+        check_movement(self.labels, self.change, self.unit_norm, &self.noise)?;
         check_total_weight(self.total_weight, self.units)
     }
 }

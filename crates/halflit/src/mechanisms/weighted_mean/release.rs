@@ -4,7 +4,7 @@ use super::{CHOICES, Design, MeanOutput, MeanPlan, NoiseLaw, Variant};
 use crate::ledger::Standing;
 use crate::mechanisms::Statement;
 use crate::plot::{Bar, BarChart};
-use crate::release::{Certificate, ReleaseError, Subject, mean_report};
+use crate::release::{Certificate, ReleaseError, Secrets, Subject, mean_report};
 use serde::{Deserialize, Serialize};
 
 /// Format of `mean.json`; grows when its meaning changes.
@@ -89,6 +89,7 @@ impl MeanOutput {
         let mean_json = serde_json::to_string_pretty(&mean)? + "\n";
         let certificate = Subject {
             facts,
+            secrets: Secrets::of_values(&plan.values),
             statement: Statement::WeightedMean(plan.statement()),
             budget: plan.budget,
             epsilon: plan.epsilon,
