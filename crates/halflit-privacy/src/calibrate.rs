@@ -239,7 +239,8 @@ impl<F: Fn(f64) -> Result<Event, AccountingError>> Search<F> {
     /// The root of the approximate excess and its slope there.
     fn approximate_root(&self, (first, last): (f64, f64)) -> Result<(f64, f64), AccountingError> {
         // The last t seen on either side of the root.
-        let (mut low, mut high): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
+        let mut low: Option<(f64, f64)> = None;
+        let mut high: Option<(f64, f64)> = None;
         let mut t = 0.0f64.clamp(first, last);
         let mut stride = 0.5;
         for _ in 0..60 {

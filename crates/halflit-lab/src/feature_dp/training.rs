@@ -2,7 +2,7 @@
 //! of the padded row, clipped to a RADIUS, and summed over a Poisson batch; the public gradient has a batch of its own.
 
 use super::data::{Data, Numbers};
-use halflit::noise::{NoiseSource, PoissonSampler, Probability, SumLattice, SumRequest};
+use halflit::noise::{NoiseSource, PoissonSampler, Probability, Stream, SumLattice, SumRequest};
 use halflit::privacy::{Change, Event, NoiseMultiplier, SamplingRate};
 use halflit_convex::Rows;
 use halflit_convex::kernel::{Batch, MAX_COEFFICIENT};
@@ -79,6 +79,31 @@ pub fn event(settings: &Settings, steps: u64) -> Result<Event, Box<dyn std::erro
 /// Lattice units to a unit of gradient in sums that need no noise.
 const EXACT_SCALE: f64 = (1u64 << 30) as f64;
 
+/// The private or the public half of a gradient.
+///
+/// Each draws batches of its own, from a stream of its own, and shows them to nobody: the public half's sum over the private half's batch would tell who is in it.
+struct Part<'a> {
+    sums: PerceptronSums<'a>,
+    rows: u32,
+    sampler: &'a PoissonSampler,
+    batches: Stream,
+    noise: Option<(SumLattice, Stream)>,
+    /// What a lattice unit of the sum counts in the gradient.
+    share: f64,
+}
+
+impl Part<'_> {
+    fn add_to(&mut self, gradient: &mut [f64], model: &Perceptron) -> Result<(), Box<dyn std::error::Error>> {
+        let batch = self.batches.poisson_subsample(self.rows, self.sampler);
+        let mut sums = self.sums.sum(model, Batch::Only(&batch))?;
+        if let Some((lattice, noise)) = &mut self.noise {
+            lattice.add_noise(noise, &mut sums);
+        }
+        gradient.iter_mut().zip(&sums).for_each(|(gradient, &sum)| *gradient += self.share * sum as f64);
+        Ok(())
+    }
+}
+
 /// Trains, evaluating on the test rows at every checkpoint.
 pub fn train(
     data: &Data,
@@ -91,11 +116,8 @@ pub fn train(
     let rows = data.train.rows.len();
     let shape =
         PerceptronShape { inputs: data.train.rows.width(), hidden: settings.hidden, classes: data.classes };
-    let sampler = PoissonSampler::new(Probability::new(1, settings.one_in)?);
     let expected_batch = rows as f64 / settings.one_in as f64;
     let mut source = NoiseSource::from_os()?;
-    let (mut noise, mut private_batches, mut public_batches) =
-        (source.stream()?, source.stream()?, source.stream()?);
 
     // A coefficient that multiplies the longest row must fit its type.
     let longest = data.train.rows.max_squared_norm().isqrt() + 1;
@@ -110,14 +132,34 @@ pub fn train(
         if is_noisy { (lattice.radius(), 1.0 / lattice.unit()) } else { (unclipped, EXACT_SCALE) };
     let centre = (method == Method::FeatureDp).then_some(Centre::Rows(padded));
     let labels = &data.train.labels;
-    let private = PerceptronSums::new(&data.train.rows, labels, centre, shape, bound, scale)?;
-    let public = PerceptronSums::new(padded, labels, None, shape, unclipped, EXACT_SCALE)?;
     let (alpha, public_weight) = match method {
         Method::FeatureDp => (settings.alpha, 1.0 + settings.public_regularizer),
         // Alone, a clipped gradient is measured in clip norms, so that the learning rate means the same for every clip norm.
         Method::DpSgd => (1.0 / settings.clip_norm, 0.0),
         Method::NotPrivate | Method::PublicOnly => (1.0, 1.0),
     };
+    let sampler = PoissonSampler::new(Probability::new(1, settings.one_in)?);
+    let mut parts = Vec::new();
+    if method.uses_private() {
+        parts.push(Part {
+            sums: PerceptronSums::new(&data.train.rows, labels, centre, shape, bound, scale)?,
+            rows: rows as u32,
+            sampler: &sampler,
+            batches: source.stream()?,
+            noise: if is_noisy { Some((lattice, source.stream()?)) } else { None },
+            share: alpha / (scale * expected_batch),
+        });
+    }
+    if method.uses_public() {
+        parts.push(Part {
+            sums: PerceptronSums::new(padded, labels, None, shape, unclipped, EXACT_SCALE)?,
+            rows: rows as u32,
+            sampler: &sampler,
+            batches: source.stream()?,
+            noise: None,
+            share: public_weight / (EXACT_SCALE * expected_batch),
+        });
+    }
 
     let mut weights = first_weights(shape, seed);
     let mut velocity = vec![0.0; weights.len()];
@@ -125,21 +167,8 @@ pub fn train(
     for step in 1..=settings.steps {
         let model = Perceptron::new(shape, &weights)?;
         let mut gradient = vec![0.0; weights.len()];
-        if method.uses_private() {
-            let batch = private_batches.poisson_subsample(rows as u32, &sampler);
-            let mut sums = private.sum(&model, Batch::Only(&batch))?;
-            if is_noisy {
-                lattice.add_noise(&mut noise, &mut sums);
-            }
-            let share = alpha / (scale * expected_batch);
-            gradient.iter_mut().zip(&sums).for_each(|(gradient, &sum)| *gradient += share * sum as f64);
-        }
-        if method.uses_public() {
-            // A batch of its own: were it the private one, it would show who is in that.
-            let batch = public_batches.poisson_subsample(rows as u32, &sampler);
-            let sums = public.sum(&model, Batch::Only(&batch))?;
-            let share = public_weight / (EXACT_SCALE * expected_batch);
-            gradient.iter_mut().zip(&sums).for_each(|(gradient, &sum)| *gradient += share * sum as f64);
+        for part in &mut parts {
+            part.add_to(&mut gradient, &model)?;
         }
         for ((weight, velocity), gradient) in weights.iter_mut().zip(&mut velocity).zip(&gradient) {
             *velocity = settings.momentum * *velocity + gradient;
