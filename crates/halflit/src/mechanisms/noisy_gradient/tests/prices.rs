@@ -4,7 +4,7 @@ use super::*;
 use crate::mechanisms::Watch;
 use crate::testing::seeded;
 use halflit_noise::{NoiseSource, Probability};
-use halflit_privacy::{Event, Mu, Profile};
+use halflit_privacy::{Change, Event, Mu, NoiseMultiplier, Profile, SamplingRate};
 use std::num::NonZeroU64;
 
 #[test]
@@ -203,6 +203,80 @@ fn two_statistics_of_one_batch_are_one_event() {
         .iter()
         .sum();
     assert!((spent.sqrt() - 0.236_704).abs() < 1e-5, "{}", spent.sqrt());
+}
+
+/// Rows and users, replace and zero-out, with public rows, with public columns, or with neither: sixteen declarations.
+fn every_relation() -> impl Iterator<Item = Story> {
+    let flags = (0..16u32).map(|bits| [1, 2, 4, 8].map(|bit| bits & bit != 0));
+    flags.map(|[by_user, zero_out, public_rows, public_columns]| {
+        let public = if public_columns { vec!["x", "u"] } else { vec![] };
+        Story { by_user, zero_out, public_rows, public, ..Story::new(600) }
+    })
+}
+
+/// The price of every way of sampling and clipping under every relation, computed here from the integers on the lattice: a unit moves a sum by its radius
+/// if it is absent and by twice that if it is replaced.
+#[test]
+fn every_relation_has_its_price() {
+    const STEPS: u64 = 12;
+    let rate = Probability::new(1, 8).unwrap();
+    let batches = NonZeroU64::new(STEPS).unwrap();
+    let samplings = [Sampling::FullBatch, Sampling::Poisson(rate), Sampling::OnePass { batches }];
+    for story in every_relation() {
+        let problem = story.problem();
+        let moved = if story.zero_out { 1.0 } else { 2.0 };
+        let change = if story.zero_out { Change::ZeroOut } else { Change::Replace };
+        for (sampling, clip) in samplings.iter().flat_map(|&sampling| {
+            let clips = [Clip::Fixed { norm: 0.5 }, Clip::Quantile { level: 0.7 }];
+            clips.map(|clip| (sampling, clip))
+        }) {
+            let params = Params {
+                sampling: Some(sampling),
+                clip: Some(clip),
+                steps: Some(STEPS),
+                centre: Some(Centre::Zero),
+                start: Some(Start::Zero),
+                descent: Some(DescentChoice::Momentum {
+                    step_size: Some(0.1),
+                    momentum: None,
+                    average: Average::Last,
+                }),
+                ..Params::default()
+            };
+            let plan = Plan::new(&problem, &params, budget(1.0)).unwrap();
+            let statement = plan.statement(&problem);
+            statement.check().unwrap();
+            statement.belongs_to(problem.relation()).unwrap();
+            assert_eq!(statement.units, problem.private_units());
+            // Moved distance over noise, of everything that one step releases together.
+            let of = |level: &statement::Level| {
+                moved * level.lattice_radius as f64 / (1u64 << level.lattice_bits) as f64
+            };
+            let [level] = &statement.levels[..] else { panic!("{:?}", statement.levels) };
+            let step = of(level).hypot(statement.spread.as_ref().map_or(0.0, of));
+            let event = statement.event().unwrap();
+            let what = format!("{} {sampling:?} {clip:?}", problem.relation().sentence());
+            match sampling {
+                Sampling::FullBatch => {
+                    assert!((step * 12f64.sqrt() / 0.236_704 - 1.0).abs() < 1e-4, "{what}")
+                }
+                Sampling::OnePass { .. } => assert!((step / 0.236_704 - 1.0).abs() < 1e-4, "{what}"),
+                Sampling::Poisson(_) => {
+                    let noise_multiplier = NoiseMultiplier::new(moved / step).unwrap();
+                    let sampled = Event::PoissonGaussian {
+                        rate: SamplingRate::at_least(1, 8).unwrap(),
+                        noise_multiplier,
+                        change,
+                    };
+                    let profile = Profile::of(&sampled.repeated(STEPS).unwrap()).unwrap();
+                    let spent = profile.epsilon(Delta::new(1e-6).unwrap());
+                    assert!((0.995..1.000_01).contains(&spent.upper), "{what}: {spent:?}");
+                }
+            }
+            let spent = Profile::of(&event).unwrap().epsilon(Delta::new(1e-6).unwrap());
+            assert!((0.995..=1.0).contains(&spent.upper), "{what}: {spent:?}");
+        }
+    }
 }
 
 /// What cannot go together is refused when planned, and in a certificate.
