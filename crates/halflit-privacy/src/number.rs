@@ -91,6 +91,16 @@ checked_number! {
     ///
     /// How far a unit can move the sum (once or twice the radius) follows from the [`Change`](crate::Change), never
     /// from this number. Round it down when it comes from a quotient: [`NoiseMultiplier::of`].
+    ///
+    /// A proven diameter is an [`L2Sensitivity`] and makes no multiplier, so no sampled event can be stated with it:
+    ///
+    /// ```compile_fail,E0308
+    /// use halflit_privacy::{L2Sensitivity, NoiseMultiplier, NoiseStd};
+    /// # fn story() -> Result<(), halflit_privacy::ParameterError> {
+    /// let diameter = L2Sensitivity::new(0.1)?;
+    /// let multiplier = NoiseMultiplier::of(NoiseStd::new(1.0)?, diameter)?;
+    /// # Ok(()) }
+    /// ```
     NoiseMultiplier, "noise multiplier", "between 0.01 and 1e9",
     "give noise std / clip norm; below 0.01 there is no privacy left to account for", |x| (0.01..=1e9).contains(&x)
 }

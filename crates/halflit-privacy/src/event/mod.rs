@@ -5,6 +5,7 @@
 //! | rule | how |
 //! |---|---|
 //! | radius, not diameter, under sampling | the sampled events take a [`NoiseMultiplier`] (noise std over radius) only; a proven diameter goes into [`Event::GaussianDiameter`], which cannot be sampled |
+//! | | (a diameter that someone divides by as a plain number is that caller's word: the mechanisms take theirs from the radius that the lattice enforces) |
 //! | one batch, one event | several statistics of one Poisson batch are one [`Event::poisson_batch`] |
 //! | public normalisation | no event has a place for a realised batch size |
 //! | the sensitivity follows from the relation | the sampled and clipped events carry a [`Change`]; one function turns it into a sensitivity; mixing two changes in one tree is refused |
@@ -79,6 +80,16 @@ pub enum Event {
         mu: Mu,
     },
     /// Gaussian noise on a sum over a batch that contains each unit independently with the same probability.
+    ///
+    /// It has no place for how near two units' contributions are to each other, only for how near they are to zero
+    /// (see `a_diameter_under_sampling_understates`):
+    ///
+    /// ```compile_fail,E0559
+    /// # use halflit_privacy::{Change, Event, L2Sensitivity, NoiseStd, SamplingRate};
+    /// # fn story(rate: SamplingRate, sensitivity: L2Sensitivity, noise_std: NoiseStd) {
+    /// let step = Event::PoissonGaussian { rate, sensitivity, noise_std };
+    /// # }
+    /// ```
     PoissonGaussian {
         /// Probability that a unit is in the batch.
         rate: SamplingRate,
