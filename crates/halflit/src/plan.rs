@@ -3,7 +3,7 @@
 use crate::figures::{about, whole};
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch, is_hopeless, noisy_gradient, public_rows};
 use crate::problem::Problem;
-use crate::rehearsal::{MadeUp, Rehearsal};
+use crate::rehearsal::{ENOUGH_PUBLIC_ROWS, MadeUp, Rehearsal};
 use halflit_privacy::{AccountingError, Delta, Event, Interval, ParameterError, Profile, Relation};
 use halflit_table::Budget;
 use serde::Serialize;
@@ -277,18 +277,22 @@ impl Plans {
 const MOST_REHEARSED_ROWS: u64 = 50_000;
 
 /// Candidates whose formula says this many times more than the best are not rehearsed.
-const FAR_OFF: f64 = 20.0;
+const FAR_OFF: f64 = 200.0;
 
-/// Formulas of different mechanisms are comparable where features are all sensitive or all public; in between every candidate is tried on one made-up table. Not where there are public rows: the made-up
-/// table would follow from them, and flatter whoever starts there.
+/// Runs of a rehearsed candidate: with one alone, luck decides between neighbours in the ranking.
+const REHEARSALS: u32 = 3;
+
+/// Formulas of different mechanisms are comparable where features are all sensitive or all public; in between every candidate is tried on one made-up table. Not where public
+/// rows are too few for a model: the made-up table would contradict them, and belittle whoever starts there.
 fn is_worth_rehearsing(problem: &Problem) -> bool {
     let facts = problem.facts();
     let sensitive = problem.encoding().columns().iter().filter(|column| column.is_sensitive()).count();
     let is_mixed = sensitive > 0 && sensitive < problem.encoding().columns().len();
-    is_mixed && facts.public_rows == 0 && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
+    let is_told_by_public_rows = facts.public_rows == 0 || facts.public_rows >= ENOUGH_PUBLIC_ROWS as u64;
+    is_mixed && is_told_by_public_rows && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
 }
 
-/// Replaces predictions by what candidates do on one made-up table. One that cannot be tried there keeps its formula.
+/// Replaces predictions by what candidates do on one made-up table, on average. One that cannot be tried there keeps its formula.
 fn rehearse(
     problem: &Problem,
     candidates: &mut [Candidate],
@@ -304,9 +308,12 @@ fn rehearse(
         if watch.progress(done as u64, total).is_break() {
             return Err(MechanismError::Interrupted);
         }
-        let Ok(weights) = rehearsal.train(&candidate.mechanism) else { continue };
+        let runs = (0..REHEARSALS).map(|_| rehearsal.train(&candidate.mechanism));
+        let Ok(models) = runs.collect::<Result<Vec<_>, _>>() else { continue };
+        let excesses = models.iter().map(|weights| rehearsal.excess(weights, best_loss));
+        let total_excess = excesses.sum::<Result<f64, _>>()?;
         let summary = &mut candidate.summary;
-        summary.predicted_excess = rehearsal.excess(&weights, best_loss)?;
+        summary.predicted_excess = total_excess / f64::from(REHEARSALS);
         summary.is_rehearsed = true;
         summary.is_hopeless = is_hopeless(summary.predicted_excess, problem);
     }
@@ -484,6 +491,12 @@ mod tests {
         let ranked = summaries(&mixed);
         assert!(ranked.len() > 2 && ranked[0].is_rehearsed, "{ranked:?}");
         assert!(ranked.is_sorted_by(|a, b| a.predicted_excess <= b.predicted_excess));
+        // A few public rows would contradict a made-up table; many say what it is like.
+        for (rows, is_rehearsed) in [(400, false), (2_000, true)] {
+            let with_public_rows =
+                Story { public: mixed.public.clone(), public_rows: true, ..Story::new(rows) };
+            assert_eq!(summaries(&with_public_rows)[0].is_rehearsed, is_rehearsed, "{rows}");
+        }
         for public in [vec![], vec!["x", "u", "c"]] {
             assert!(summaries(&Story { public, ..mixed.clone() }).iter().all(|row| !row.is_rehearsed));
         }

@@ -1,5 +1,6 @@
 //! What is to be learned: a sealed table, a loss, a domain, and the constants that the code enforces.
 
+use crate::mechanisms::{MechanismError, public_rows};
 use halflit_convex::{FEATURE_BITS, Loss, Rows};
 use halflit_privacy::{Relation, Unit};
 use halflit_table::{
@@ -44,14 +45,15 @@ impl Problem {
     /// Everything about the problem that may be known without paying: what a rehearsal is made from.
     ///
     /// # Errors
-    /// None in practice: the public part of the rows is no larger than the rows.
-    pub fn public_side(&self) -> Result<PublicSide<'_>, halflit_convex::RowsError> {
+    /// None in practice: the public part of the rows is no larger than the rows, and public rows can be fitted.
+    pub fn public_side(&self) -> Result<PublicSide<'_>, MechanismError> {
         Ok(PublicSide {
             view: self.encoded.public_view()?,
             encoding: self.encoded.encoding(),
             facts: self.encoded.facts(),
             public: self.public_data(),
             declaration: &self.declaration,
+            weights_norm: public_rows::weights_norm(self)?,
         })
     }
 
@@ -201,6 +203,8 @@ pub struct PublicSide<'a> {
     pub(crate) facts: &'a PublicFacts,
     pub(crate) public: (&'a Rows, &'a [f64]),
     pub(crate) declaration: &'a Declaration,
+    /// How large weights are: as the public rows suggest, or a guess.
+    pub(crate) weights_norm: f64,
 }
 
 /// How the rows of a unit share its weight of 1.

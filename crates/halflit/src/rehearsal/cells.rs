@@ -10,13 +10,20 @@ use std::num::NonZeroU64;
 /// Joint values are listed if there are at most this many, else this many are drawn.
 const MOST_ENTRIES: usize = 512;
 
+/// A row gets cells of one of the public rows nearest to it: of so many in all, one.
+const ONE_IN: usize = 10;
+
 /// Sensitive cells that a row may get: the coordinates they fill, the label, and how likely they are beforehand.
 pub(super) struct Pool {
     entries: Vec<Entry>,
+    /// Whether cells are of public rows, and go to rows like these only.
+    goes_by_likeness: bool,
 }
 
 struct Entry {
     coordinates: Vec<(u32, i16)>,
+    /// The other coordinates of the row that these cells are from.
+    known: Vec<i16>,
     label: f64,
     prior: f64,
 }
@@ -90,41 +97,48 @@ impl Pool {
         let table = Table::from_columns(table)?;
         let rows = encoding.encode_features(&table, OutOfDomain::Coerce)?;
         let labels = encoding.encode_labels(&table, OutOfDomain::Refuse)?;
-        Pool::from_rows(public, &rows, &labels, |row| prior.map_or(1.0, |prior| prior[row]))
+        let entries = entries(public, &rows, &labels, |row| prior.map_or(1.0, |prior| prior[row]))?;
+        Ok(Pool { entries, goes_by_likeness: false })
     }
 
-    /// The sensitive cells of public rows: what occurs together there occurs together here.
+    /// The sensitive cells of public rows: what occurs together there occurs together here, and secrets go with public columns as they do there. A sensitive class is any of those seen, whatever the other
+    /// cells: how often it goes with them is for the model to say, which has learned it from these rows already.
     pub fn of_public_rows(public: &PublicSide<'_>) -> Result<Pool, MechanismError> {
         let (rows, labels) = public.public;
-        let count = rows.len().min(MOST_ENTRIES);
-        let chosen: Vec<u32> = (0..count).map(|i| (i * rows.len() / count) as u32).collect();
-        let labels: Vec<f64> = chosen.iter().map(|&row| labels[row as usize]).collect();
-        Pool::from_rows(public, &rows.select(&chosen)?, &labels, |_| 1.0)
-    }
-
-    fn from_rows(
-        public: &PublicSide<'_>,
-        rows: &Rows,
-        labels: &[f64],
-        prior: impl Fn(usize) -> f64,
-    ) -> Result<Pool, MechanismError> {
-        // If nothing is public the whole row is made up, its intercept included.
-        let everything = matches!(public.view.features, PublicFeatures::None);
-        let is_sensitive = public.encoding.sensitive_coordinates();
-        let mut entries = Vec::with_capacity(rows.len());
-        for (row, &label) in labels.iter().enumerate() {
-            let cells = rows.dense_row(row)?;
-            let kept = cells
-                .iter()
-                .enumerate()
-                .filter(|(at, cell)| **cell != 0 && (everything || is_sensitive[*at]));
-            let coordinates = kept.map(|(at, &cell)| (at as u32, cell)).collect();
-            entries.push(Entry { coordinates, label, prior: prior(row) });
+        let mut classes: Vec<f64> = Vec::new();
+        if public.view.labels.is_none() && public.encoding.label().classes().is_some() {
+            classes.extend(labels);
+            classes.sort_unstable_by(f64::total_cmp);
+            classes.dedup();
         }
-        Ok(Pool { entries })
+        let count = rows.len().min(MOST_ENTRIES / classes.len().max(1));
+        let mut chosen = Vec::new();
+        let mut entry_labels = Vec::new();
+        for row in (0..count).map(|i| i * rows.len() / count) {
+            let own = [labels[row]];
+            let possible: &[f64] = if classes.is_empty() { &own } else { &classes };
+            chosen.extend(possible.iter().map(|_| row as u32));
+            entry_labels.extend(possible);
+        }
+        let entries = entries(public, &rows.select(&chosen)?, &entry_labels, |_| 1.0)?;
+        Ok(Pool { entries, goes_by_likeness: !matches!(public.view.features, PublicFeatures::None) })
     }
 
-    /// Draws cells for every row: entry e with probability proportional to prior(e) exp(-loss with e).
+    /// The entries that a row with these public cells may get.
+    fn like(&self, known: &[i16]) -> Vec<u32> {
+        let mut places: Vec<u32> = (0..self.entries.len() as u32).collect();
+        if self.goes_by_likeness {
+            let distances: Vec<i64> =
+                self.entries.iter().map(|entry| squared_distance(&entry.known, known)).collect();
+            let kept = places.len().div_ceil(ONE_IN);
+            // Among equally near ones the order of the pool decides: the same for everyone.
+            places.select_nth_unstable_by_key(kept - 1, |&at| (distances[at as usize], at));
+            places.truncate(kept);
+        }
+        places
+    }
+
+    /// Draws cells for every row: of those for rows like it, entry e with probability proportional to prior(e) exp(-loss with e).
     pub fn fill(
         &self,
         count: usize,
@@ -161,8 +175,13 @@ impl Pool {
             };
             // The first of independent exponential clocks with these rates: an entry with probability proportional to its rate.
             stream.fill_rounded(Law::Exponential, FractionBits::LEAST, &mut race);
+            let mut cells = match known {
+                Some(known) => known.dense_row(row)?,
+                None => vec![0; width],
+            };
             let mut best = (f64::INFINITY, 0);
-            for (at, entry) in self.entries.iter().enumerate() {
+            for at in self.like(&cells).into_iter().map(|at| at as usize) {
+                let entry = &self.entries[at];
                 let label = known_labels.map_or(entry.label, |labels| labels[row]);
                 let log_rate = match model {
                     None => 0.0,
@@ -179,10 +198,6 @@ impl Pool {
             }
             let entry = &self.entries[best.1];
             labels.push(known_labels.map_or(entry.label, |labels| labels[row]));
-            let mut cells = match known {
-                Some(known) => known.dense_row(row)?,
-                None => vec![0; width],
-            };
             for &(at, cell) in &entry.coordinates {
                 cells[at as usize] = cell;
             }
@@ -191,6 +206,33 @@ impl Pool {
         let rows = if sparse { Rows::Sparse(compressed) } else { Rows::Dense(dense) };
         Ok((rows, labels))
     }
+}
+
+/// One entry for every row.
+fn entries(
+    public: &PublicSide<'_>,
+    rows: &Rows,
+    labels: &[f64],
+    prior: impl Fn(usize) -> f64,
+) -> Result<Vec<Entry>, MechanismError> {
+    // If nothing is public the whole row is made up, its intercept included.
+    let everything = matches!(public.view.features, PublicFeatures::None);
+    let is_sensitive = public.encoding.sensitive_coordinates();
+    let entry = |(row, &label): (usize, &f64)| {
+        let mut known = rows.dense_row(row)?;
+        let mut coordinates = Vec::new();
+        for (at, cell) in known.iter_mut().enumerate() {
+            if *cell != 0 && (everything || is_sensitive[at]) {
+                coordinates.push((at as u32, std::mem::take(cell)));
+            }
+        }
+        Ok(Entry { coordinates, known, label, prior: prior(row) })
+    };
+    labels.iter().enumerate().map(entry).collect()
+}
+
+fn squared_distance(one: &[i16], other: &[i16]) -> i64 {
+    one.iter().zip(other).map(|(&a, &b)| (i64::from(a) - i64::from(b)).pow(2)).sum()
 }
 
 impl Entry {

@@ -41,7 +41,7 @@
 //!
 //! # What is made up
 //!
-//! Weights of the guessed size are drawn (or fitted to the public rows, if there are enough of them), and every private row gets
+//! Weights of the guessed size are drawn (or fitted to a resample of the public rows, if there are enough of them), and every private row gets
 //! sensitive cells with probability proportional to prior * exp(-loss of the row with these cells). So the made-up table has a signal
 //! of the size that plans expect; [`Rehearsal::numbered`] makes up further tables with larger ones. All numbers follow from a digest of the public data: everyone who has it gets the same rehearsal.
 
@@ -57,14 +57,15 @@ use halflit_convex::{Loss, Rows};
 use halflit_noise::{FractionBits, Law, RehearsalSource};
 use halflit_table::{EncodedTable, PublicFeatures, Units, Unsealed};
 use sha2::{Digest, Sha256};
+use std::num::NonZeroU64;
 
 /// With fewer public rows than this, weights are drawn rather than fitted.
-const ENOUGH_PUBLIC_ROWS: usize = 100;
+pub(crate) const ENOUGH_PUBLIC_ROWS: usize = 100;
 
 /// Where made-up cells come from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MadeUp {
-    /// A model fitted to the public rows if there are at least 100 of them, else a model drawn from the prior.
+    /// A model fitted to a resample of the public rows if there are at least 100 of them, else a model drawn from the prior.
     #[default]
     Model,
     /// Every value equally likely, whatever the rest of the row.
@@ -118,7 +119,7 @@ impl Rehearsal {
         let is_fitted = *made_up == MadeUp::Model && public_rows.len() >= ENOUGH_PUBLIC_ROWS;
         let weights = match made_up {
             MadeUp::Uniform => None,
-            _ if is_fitted => Some(fit(public, loss)?),
+            _ if is_fitted => Some(fit_to_resample(public, loss, &mut stream)?),
             _ => Some(drawn(public, loss, f64::from(1u8 << (number % 3)), &mut stream)),
         };
         let pool = match made_up {
@@ -256,7 +257,7 @@ fn key_to_made_up_cells() -> Unsealed {
 /// A digest of everything public that a rehearsal depends on, and of its number.
 fn digest(public: &PublicSide<'_>, number: u64) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(b"halflit rehearsal, version 2");
+    hash.update(b"halflit rehearsal, version 3");
     hash.update(number.to_le_bytes());
     // Encodings and facts always have a JSON form.
     hash.update(serde_json::to_vec(public.encoding).unwrap_or_default());
@@ -274,13 +275,22 @@ fn digest(public: &PublicSide<'_>, number: u64) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The model of the public rows.
-fn fit(public: &PublicSide<'_>, loss: Loss) -> Result<Vec<f64>, MechanismError> {
+/// A model of public rows drawn with replacement from the public rows (a bootstrap): about as far from the fit to them all as that is from the truth,
+/// so that whoever starts from that fit has as far to go as with real cells.
+fn fit_to_resample(
+    public: &PublicSide<'_>,
+    loss: Loss,
+    stream: &mut halflit_noise::Stream,
+) -> Result<Vec<f64>, MechanismError> {
     let (rows, labels) = public.public;
+    let count = NonZeroU64::new(rows.len() as u64).ok_or(MechanismError::NoPublicRows)?;
+    let drawn: Vec<u32> = (0..count.get()).map(|_| stream.uniform_below(count) as u32).collect();
+    let (rows, labels) =
+        (rows.select(&drawn)?, drawn.iter().map(|&row| labels[row as usize]).collect::<Vec<f64>>());
     let radius = public.declaration.task().radius;
     let dimension = public.encoding.width() * loss.outputs();
-    let penalty = public_rows::default_penalty(loss, dimension, rows.len() as f64, radius);
-    public_rows::fit(loss, rows, labels, public.facts.row_norm_bound, penalty, radius)
+    let penalty = dimension as f64 / (rows.len() as f64 * public.weights_norm.powi(2));
+    public_rows::fit(loss, &rows, &labels, public.facts.row_norm_bound, penalty, radius)
 }
 
 /// Weights of some times the guessed norm in a random direction.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mechanisms::noisy_gradient;
-use crate::testing::Story;
+use crate::testing::{Cells, Story};
 use halflit_privacy::calibrate::Budget;
 use halflit_privacy::{Delta, Epsilon};
 
@@ -106,6 +106,50 @@ fn every_number_has_a_table_of_its_own_with_weights_of_its_own_size() {
     // directions differ, so that single tables may be out of order: five of each size are compared
     let mean = |size: u64| (0..5).map(|turn| best(size + 3 * turn)).sum::<f64>() / 5.0;
     assert!(mean(0) > 1.1 * mean(1) && mean(1) > 1.1 * mean(2), "{} {} {}", mean(0), mean(1), mean(2));
+}
+
+/// Secrets go with public columns as they do in the public rows, where x below 0 means c = a and x above 0 means c = b or d.
+#[test]
+fn made_up_secrets_look_like_those_of_similar_public_rows() {
+    let mut story = Story { public: vec!["x", "u", "y"], public_rows: true, ..Story::new(4_000) };
+    let Cells { x, c, .. } = &mut story.cells;
+    for (row, (x, c)) in x.iter().zip(c).enumerate() {
+        *c = if *x < 0.0 { "a" } else { ["b", "d"][row % 2] }.to_owned();
+    }
+    let problem = story.problem();
+    let rehearsal = Rehearsal::new(&problem.public_side().unwrap(), &MadeUp::Model, usize::MAX).unwrap();
+    let start = |name: &str| {
+        let columns = problem.encoding().columns();
+        columns.iter().find(|column| column.name() == name).unwrap().coordinates().start
+    };
+    let (x, a) = (start("x"), start("c"));
+    let agrees = |row: &usize| {
+        let cells = rehearsal.rows.dense_row(*row).unwrap();
+        (cells[x] < 0) == (cells[a] != 0)
+    };
+    let rows = rehearsal.rows.len();
+    let share = (0..rows).filter(agrees).count() as f64 / rows as f64;
+    // Rows near x = 0 have neighbours on both sides. Cells by lot would agree in half of the rows.
+    assert!(share > 0.85, "{share}");
+}
+
+/// The truth behind made-up cells is about as far from the public rows' fit as a real one would be: d / (2 n) in the mean loss, n public rows.
+#[test]
+fn the_public_fit_is_not_the_truth_of_a_rehearsal() {
+    for public in [vec!["x", "u", "y"], vec!["x", "u"]] {
+        let story = Story { public, public_rows: true, ..Story::new(6_000) };
+        let problem = story.problem();
+        let side = problem.public_side().unwrap();
+        let fitted = public_rows::fitted(&problem).unwrap();
+        // One table is far by chance: the mean over eight.
+        let excess = |number: u64| {
+            let made_up = Rehearsal::numbered(number, &side, &MadeUp::Model, usize::MAX).unwrap();
+            made_up.excess(&fitted, made_up.best_loss(0.0).unwrap()).unwrap()
+        };
+        let mean = (0..8).map(excess).sum::<f64>() / 8.0;
+        let expected = 0.5 * (fitted.len() - 1) as f64 / problem.facts().public_rows as f64;
+        assert!((0.4..4.0).contains(&(mean / expected)), "{:?}: {mean} {expected}", story.public);
+    }
 }
 
 #[test]
