@@ -250,6 +250,7 @@ fn times(count: u64, what: &str) -> String {
 }
 
 fn answer(priced: &Priced, question: &Question, json: bool) -> Result<(), Failure> {
+    question.plot.check()?;
     let group = question.group_size;
     let profile = Profile::of(&priced.event).map_err(Failure::bad_input)?.for_groups_of(group);
     let asked = match (question.at.delta, question.at.epsilon) {

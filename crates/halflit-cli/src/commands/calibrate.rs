@@ -1,6 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
+use super::options::check_delta;
 use crate::Failure;
 use halflit::figures::{at_least, at_most, whole};
 use halflit::privacy::calibrate::{self, Budget, Calibrated, Careful};
@@ -362,7 +363,10 @@ impl Found {
 }
 
 impl Allowed {
+    /// What may be spent, with the place of the drawing checked before anything is sought.
     fn budget(&self) -> Result<Budget, Failure> {
+        self.plot.check()?;
+        check_delta(self.delta)?;
         Ok(Budget {
             epsilon: checked("--epsilon", self.epsilon, Epsilon::new)?,
             delta: checked("--delta", self.delta, Delta::new)?,
@@ -392,8 +396,8 @@ impl Allowed {
         let Budget { epsilon: allowed, delta } = budget;
         println!("For ({allowed}, {delta})-differential privacy {under},\n{}.", found.words);
         let [lower, upper] = ends(*epsilon);
-        println!("\n  {:<24}{}", found.key.replace('_', " "), found.value);
-        println!("  {:<24}between {lower} and {upper}", format!("epsilon at delta {delta}"));
+        println!("\n  {:<23} {}", found.key.replace('_', " "), found.value);
+        println!("  {:<23} between {lower} and {upper}", format!("epsilon at delta {delta}"));
         self.plot.announce();
         Ok(())
     }

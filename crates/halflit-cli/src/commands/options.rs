@@ -2,8 +2,9 @@
 
 use crate::Failure;
 use crate::commands::gradient::GradientOptions;
-use halflit::Request;
+use halflit::figures;
 use halflit::table::Budget;
+use halflit::{Plans, Problem, Request, Watch};
 
 /// What may be fixed by hand; everything else is chosen from public facts.
 #[derive(clap::Args)]
@@ -22,14 +23,15 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The request, with every number checked.
-    pub fn request(&self, declared: Budget) -> Result<Request, Failure> {
-        let budget = budget(self.epsilon, self.delta, declared)?;
-        Ok(Request {
+    /// Everything that can be done about the problem, with every option checked.
+    pub fn plans(&self, problem: Problem, watch: &mut dyn Watch) -> Result<Plans, Failure> {
+        let budget = budget(self.epsilon, self.delta, problem.budget())?;
+        let request = Request {
             budget: Some(budget),
             mechanism: self.mechanism.clone(),
-            gradient: self.gradient.params()?,
-        })
+            gradient: self.gradient.params(problem.facts())?,
+        };
+        Plans::watched(problem, &request, watch).map_err(|error| self.gradient.explained(&error))
     }
 }
 
@@ -37,15 +39,25 @@ impl PlanOptions {
 pub fn budget(epsilon: Option<f64>, delta: Option<f64>, declared: Budget) -> Result<Budget, Failure> {
     let epsilon = epsilon.unwrap_or(declared.epsilon);
     let delta = delta.unwrap_or(declared.delta);
-    if !(epsilon.is_finite() && epsilon > 0.0) {
+    if !(epsilon > 0.0 && epsilon <= Budget::MOST_EPSILON) {
         return Err(Failure::BadInput(format!(
-            "--epsilon {epsilon}: must be a finite number above 0, such as 0.5"
+            "--epsilon {}: must be a number above 0 and at most 1e9, such as 0.5",
+            figures::declared(epsilon)
         )));
     }
-    if !(0.0..1.0).contains(&delta) {
-        return Err(Failure::BadInput(format!(
-            "--delta {delta}: must be at least 0 and below 1, such as 1e-6, or 0 for pure differential privacy"
-        )));
-    }
+    check_delta(delta)?;
     Ok(Budget { epsilon, delta })
+}
+
+/// Refuses a delta that promises nothing.
+pub fn check_delta(delta: f64) -> Result<(), Failure> {
+    if (0.0..=Budget::MOST_DELTA).contains(&delta) {
+        return Ok(());
+    }
+    Err(Failure::BadInput(format!(
+        "--delta {}: must be at least 0 and at most {}, such as 1e-6, or 0 for pure differential privacy; a promise that may fail more often than not \
+         promises nothing",
+        figures::declared(delta),
+        Budget::MOST_DELTA
+    )))
 }

@@ -1,7 +1,6 @@
 use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
-use crate::commands::train::must_be_free;
-use crate::files::write_folder_atomically;
+use crate::files::{must_be_new, write_folder_atomically};
 use halflit::Certificate;
 use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Sums};
 use halflit::release::{Refitted, StandardErrors};
@@ -11,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Fit another model to statistics that were released before. Nothing is charged.
 ///
 /// A release by `noisy_statistics` writes statistics.json. Whatever is computed from it and from public columns has the same guarantee as the
-/// release itself: other penalties, a whole path of them. The private labels of the data file are not used. Noise is removed from the statistics first: as far as weights
+/// release itself: other penalties, a whole path of them. The private labels of the data file are not used: they may be anything, and where
+/// no row is public the column may be missing. Noise is removed from the statistics first: as far as weights
 /// of an expected size explain them, or by projecting them onto what labels can add up to.
 #[derive(clap::Args)]
 #[command(
@@ -98,11 +98,11 @@ impl Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if let Some(out) = &args.out {
-        must_be_free(out)?;
+        must_be_new(out, "--out")?;
     }
     let (sums, penalty) = (args.sums()?, args.penalty()?);
     let Released { certificate, statistics, statistics_text } = read_release(&args.release)?;
-    let problem = args.input.problem()?;
+    let problem = args.input.problem_without_private_labels()?;
     if *problem.relation() != certificate.relation {
         return Err(Failure::BadInput(format!(
             "the declaration protects something else than the release did: {}",

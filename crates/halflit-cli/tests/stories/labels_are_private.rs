@@ -14,7 +14,8 @@ fn one_release_serves_many_models() {
     assert!(desk.ok("check patients.csv").contains("differ only in the column ill of one row"));
     let plan = desk.json("plan patients.csv");
     assert_eq!(plan["candidates"][0]["mechanism"], "noisy_statistics", "{plan}");
-    desk.ok("train patients.csv");
+    assert!(desk.ok("train patients.csv").contains("statistics.json and report.html in patients-release"));
+    assert!(desk.read("patients-release/report.html").contains("and the statistics where there are any"));
     assert_eq!(
         files_of(&desk.path("patients-release")),
         ["certificate.json", "model.json", "report.html", "statistics.json"]
@@ -58,6 +59,17 @@ fn a_refit_does_not_see_the_labels() {
     desk.write("patients.csv", &flipped);
     desk.ok("refit patients.csv --release patients-release --out after");
     assert_eq!(desk.read("before/model.json"), desk.read("after/model.json"));
+    // They may be anything, or not be there at all.
+    desk.write("patients.csv", &flipped.replace(",no\n", ",withdrawn\n"));
+    desk.ok("refit patients.csv --release patients-release --out withdrawn");
+    let without: String =
+        flipped.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    desk.write("patients.csv", &without);
+    desk.ok("refit patients.csv --release patients-release --out without");
+    for other in ["withdrawn", "without"] {
+        assert_eq!(desk.read("before/model.json"), desk.read(&format!("{other}/model.json")));
+    }
+    assert!(desk.refused("train patients.csv --out never").contains("column `ill` is declared"));
 }
 
 #[test]
