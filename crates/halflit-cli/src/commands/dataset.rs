@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A data file and its declaration.
 #[derive(clap::Args)]
 pub struct Dataset {
-    /// The table: .csv, .csv.gz, .tsv or .parquet.
+    /// The table: .csv or .tsv, either with .gz, or .parquet.
     pub data: PathBuf,
     /// The declaration of what is private [default: privacy.toml beside the data].
     #[arg(long, value_name = "FILE")]

@@ -191,7 +191,7 @@ impl Method {
     }
 }
 
-/// A small table takes minutes for so many steps, a large one weeks; whoever asks for more has slipped.
+/// Generous on purpose: it stops slips such as 10^9 before they are paid for, and nothing else.
 const MOST_STEPS: u64 = 10_000_000;
 
 /// Momentum of Algorithm 1 of Mahloujifar et al. 2023, as in their experiments.

@@ -35,6 +35,7 @@ enum LocalCommand {
 ///
 /// The price is recorded in the ledger first. Every run is a new release about the same rows and costs epsilon again; randomize once and send the same file
 /// as often as needed. Rows that the declaration marks as public (public_rows) are not randomized; they are written beside the messages as they are.
+/// Columns that the declaration calls public need no randomizing and are refused.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4 --plan\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local randomize mine.csv --columns steps --mechanism duchi --out to-send"

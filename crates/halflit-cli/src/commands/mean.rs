@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Release the means of numeric columns: plan, charge the ledger, compute, write means, certificate, chart and report.
 ///
 /// Public rows are used without noise and decide how much the private ones count; public columns are released exactly. The declaration needs no [task]. The
-/// price is recorded in the ledger before any private cell is read.
+/// price is recorded in the ledger before anything is computed from private cells.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit mean patients.csv --columns age,bmi\n  halflit mean patients.csv --columns age,bmi --epsilon 0.5 --plan\n  halflit mean patients.csv --columns bmi --variant weighted --noise laplace --out bmi"
@@ -34,7 +34,7 @@ pub struct Args {
     /// The estimator [default: the one with the smallest predicted error].
     #[arg(long, value_enum)]
     variant: Option<VariantName>,
-    /// The law of the noise [default: the better one].
+    /// The law of the noise; not with --variant public-only, which adds none [default: the better one].
     #[arg(long, value_enum)]
     noise: Option<NoiseName>,
     /// Only show the candidates, best first; nothing is spent or written.

@@ -9,13 +9,13 @@ use halflit::{Plans, Problem, Request, Watch};
 /// What may be fixed by hand; everything else is chosen from public facts.
 #[derive(clap::Args)]
 pub struct PlanOptions {
-    /// Spend at most this epsilon in this release [default: the declared budget].
+    /// Spend at most this epsilon in this release, above 0 and at most 1e9 [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// With this delta; 0 asks for pure differential privacy [default: the declared budget].
+    /// With this delta, at most 0.5; 0 asks for pure differential privacy [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// Take this mechanism instead of the one with the smallest predicted error.
+    /// Take this mechanism instead of the one with the smallest predicted error; halflit plan lists them.
     #[arg(long, value_name = "NAME")]
     mechanism: Option<String>,
     #[command(flatten)]

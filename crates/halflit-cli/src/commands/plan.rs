@@ -9,7 +9,8 @@ use serde_json::json;
 /// Show every mechanism that fits the declaration, ranked by predicted error. Nothing is spent.
 ///
 /// The predictions are formulas in public constants or rehearsals on made-up sensitive cells: good for ranking, not promises. Private cells are
-/// looked at for one thing only, whether they lie in their declared domain; what is printed depends on public facts alone.
+/// looked at for one thing only, whether they lie in their declared domain; a refusal names the column, not the
+/// cell, and everything else that is printed depends on public facts alone.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  halflit plan patients.csv --epsilon 0.5")]
 pub struct Args {

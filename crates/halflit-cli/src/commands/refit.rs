@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// A release by `noisy_statistics` writes statistics.json. Whatever is computed from it and from public columns has the same guarantee as the
 /// release itself: other penalties, a whole path of them. The private labels of the data file are not used: they may be anything, and where
-/// no row is public the column may be missing. Noise is removed from the statistics first: as far as weights
+/// no row is public the column may be missing (the labels of public rows are used). Noise is removed from the statistics first: as far as weights
 /// of an expected size explain them, or by projecting them onto what labels can add up to.
 #[derive(clap::Args)]
 #[command(
@@ -35,7 +35,7 @@ pub struct Args {
     /// Only show a path of penalties from 1 down to 1e-7, each with the loss that Stein's identity estimates for it; nothing is written.
     #[arg(long, conflicts_with_all = ["regularization", "out"])]
     path: bool,
-    /// The folder to write; it must not exist.
+    /// The folder to write; it must not exist. Needed unless --path is given.
     #[arg(long, value_name = "FOLDER", required_unless_present = "path")]
     out: Option<PathBuf>,
 }

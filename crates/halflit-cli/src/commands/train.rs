@@ -14,7 +14,8 @@ use std::time::Instant;
 
 /// Train a private model: plan, charge the ledger, run, write model, certificate and report.
 ///
-/// The price is recorded in the ledger before any private cell is read. If anything stops the run after that, the charge stays and nothing is
+/// The price is recorded in the ledger before anything is computed from private cells; until then they are only checked against their declared
+/// domain, and a refusal names the column, not the cell. If anything stops the run after that, the charge stays and nothing is
 /// released. The files appear together or not at all: model.json, certificate.json and report.html, and statistics.json where further models can be had
 /// of the same release (refit).
 #[derive(clap::Args)]

@@ -149,6 +149,13 @@ fn the_message_is_about_the_mistake() {
         refused.contains("column `patient`") && refused.matches("privacy.toml:").count() == 1,
         "{refused}"
     );
+    // The column is there under another name, or is not named: what it lacks as a feature is beside the point.
+    let unnamed = user.replace("user = \"patient\"\n", "");
+    for (declaration, says) in [(&user, "did you mean `patients`?"), (&unnamed, "[protect] needs `user`")] {
+        desk.write("privacy.toml", &format!("{declaration}[columns.patients]\nvisibility = \"public\"\n"));
+        let refused = desk.refused("check patients.csv");
+        assert!(refused.contains(says) && refused.matches("privacy.toml:").count() == 1, "{refused}");
+    }
     desk.write("privacy.toml", &(user + "[columns.patient]\n"));
     let refused = desk.refused("check patients.csv");
     assert!(refused.contains("is not public") && refused.matches("privacy.toml:").count() == 1, "{refused}");

@@ -74,6 +74,8 @@ fn check(
         label: task.as_ref().and_then(|task| task.label.as_ref()),
         user: protect.user.as_ref(),
         selector: protect.selector.as_ref().map(|selector| &selector.column),
+        misses_the_user: protect.user.is_none()
+            && protect.unit.as_ref().is_some_and(|unit| unit.value == UnitKind::User),
     };
     let columns = columns::check(page, &drafts, &parts);
     check_selector_values(page, protect.selector.as_ref(), &drafts);

@@ -317,7 +317,7 @@ fn refused_declarations() {
             SMALL,
             "label = \"y\"",
             "label = \"z\"",
-            "column `z` is the label but is not declared; add `[columns.z]`",
+            "column `z` is the label but is not declared (did you mean `x`?); add `[columns.z]`",
         ),
         (SMALL, "label = \"y\"", "label = \"fill in\"", "fill in `label` in [task]"),
         (SMALL, "loss = \"squared\"\n", "", "[task] needs `loss`"),

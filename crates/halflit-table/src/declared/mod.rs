@@ -326,7 +326,7 @@ impl Protected<'_> {
             }
             _ => {}
         }
-        if total + crowded == 0 { Ok(()) } else { Err(EncodeError::ProtectedOutOfDomain(said)) }
+        if total + crowded == 0 { Ok(()) } else { Err(EncodeError::ProtectedOutOfDomain(Box::new(said))) }
     }
 
     fn inspect(

@@ -125,7 +125,7 @@ pub enum EncodeError {
     OutOfDomain(Findings),
     /// Cells of a protected table lie outside their domains.
     #[error("{0}\nmend the cells, widen the declaration, or coerce them (--coerce)")]
-    ProtectedOutOfDomain(PublicFindings),
+    ProtectedOutOfDomain(Box<PublicFindings>),
     /// Coercing a label needs to know what a missing one becomes.
     #[error(
         "coercing needs a default for the label `{label}`; add `default = ...` to its column in the declaration"
