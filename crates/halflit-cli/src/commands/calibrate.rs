@@ -1,7 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
-use super::options::check_delta;
+use super::options::{check_delta, count};
 use crate::Failure;
 use halflit::figures::{at_least, at_most, whole};
 use halflit::privacy::calibrate::{self, Budget, Calibrated, Careful};
@@ -78,7 +78,7 @@ enum FindSampled {
 #[derive(clap::Args)]
 struct Gaussian {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -99,7 +99,7 @@ struct Laplace {
     #[arg(long, allow_negative_numbers = true)]
     sensitivity: f64,
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Scale of the noise (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -114,7 +114,7 @@ struct Laplace {
 #[derive(clap::Args)]
 struct Pure {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// The epsilon of one release (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -132,7 +132,7 @@ struct Sampled {
     #[arg(long, visible_alias = "fraction", allow_negative_numbers = true)]
     rate: Option<Rate>,
     /// How many batches (left out with --find steps).
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (left out with --find noise).
     #[arg(long, allow_negative_numbers = true)]

@@ -1,5 +1,6 @@
 //! The options that fix parts of `noisy_gradient`.
 
+use super::options::count;
 use crate::Failure;
 use halflit::figures::{declared, whole};
 use halflit::mechanisms::noisy_gradient::Params;
@@ -26,7 +27,7 @@ pub struct GradientOptions {
     #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate")]
     one_pass: Option<NonZeroU64>,
     /// Number of gradient steps, at most 10,000,000.
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Largest norm of one unit's contribution, from 1e-9 to 1e9.
     #[arg(long, value_name = "NORM", allow_negative_numbers = true)]

@@ -35,6 +35,11 @@ impl PlanOptions {
     }
 }
 
+/// A count on the command line.
+pub fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "give a whole number in plain digits, such as 2000".to_owned())
+}
+
 /// The budget of one release: what was asked for, else what was declared.
 pub fn budget(epsilon: Option<f64>, delta: Option<f64>, declared: Budget) -> Result<Budget, Failure> {
     let epsilon = epsilon.unwrap_or(declared.epsilon);

@@ -2,6 +2,7 @@ use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
 use crate::files::{must_be_new, write_folder_atomically};
 use halflit::Certificate;
+use halflit::figures::declared;
 use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Sums};
 use halflit::release::{Refitted, StandardErrors};
 use serde_json::json;
@@ -65,6 +66,12 @@ enum Penalty {
 impl Args {
     /// What the model is fitted to; none: denoised for weights of the size under which the sums are most likely.
     fn sums(&self) -> Result<Option<Sums>, Failure> {
+        if let Some(size) = self.weight_size.filter(|size| !(1e-9..=1e9).contains(size)) {
+            let size = declared(size);
+            return Err(Failure::BadInput(format!(
+                "--weight-size {size}: must be a number from 1e-9 to 1e9"
+            )));
+        }
         let sums = match self.sums {
             Source::Denoised => {
                 return Ok(self.weight_size.map(|weight_size| Sums::Denoised { weight_size }));
@@ -88,9 +95,9 @@ impl Args {
         let Some(text) = self.regularization.as_deref() else { return Ok(None) };
         match (text, text.parse::<f64>()) {
             ("stein", _) => Ok(Some(Penalty::Stein)),
-            (_, Ok(lambda)) if lambda.is_finite() && lambda > 0.0 => Ok(Some(Penalty::Given(lambda))),
+            (_, Ok(lambda)) if lambda > 0.0 && lambda <= 1e9 => Ok(Some(Penalty::Given(lambda))),
             _ => Err(Failure::BadInput(format!(
-                "--regularization {text}: must be a finite number above 0, or stein"
+                "--regularization {text}: must be a number above 0 and at most 1e9, or stein"
             ))),
         }
     }

@@ -40,11 +40,11 @@ fn one_release_serves_many_models() {
         desk.refused(&format!("{projected} --out wrong {wrong}"));
     }
     desk.ok("verify by-stein");
-    for wrong in ["0", "-1", "NaN", "many"] {
+    for wrong in ["0", "-1", "NaN", "many", "1e308"] {
         let refused = desk.refused(&format!(
             "refit patients.csv --release patients-release --out wrong --regularization {wrong}"
         ));
-        assert!(refused.contains("above 0, or stein"), "{refused}");
+        assert!(refused.contains("above 0 and at most 1e9, or stein"), "{refused}");
     }
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
 }
@@ -84,12 +84,12 @@ fn other_statistics_are_refused() {
     let refused = desk.refused("refit patients.csv --release patients-release --out again");
     assert!(refused.contains("not the statistics that the certificate is about"), "{refused}");
     assert!(!desk.path("again").exists());
-    for size in ["0", "-1", "NaN", "inf"] {
+    for size in ["0", "-1", "NaN", "inf", "1e300", "1e-300"] {
         desk.write("patients-release/statistics.json", &statistics);
         let refused = desk.refused(&format!(
             "refit patients.csv --release patients-release --out again --weight-size {size}"
         ));
-        assert!(refused.contains("above 0"), "{refused}");
+        assert!(refused.contains("--weight-size") && refused.contains("from 1e-9 to 1e9"), "{refused}");
     }
 }
 

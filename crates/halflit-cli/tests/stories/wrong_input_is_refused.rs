@@ -92,6 +92,7 @@ fn wrong_options_name_the_option_and_spend_nothing() {
         ("train patients.csv --delta 0.999999", "--delta 0.999999: must be at least 0 and at most 0.5"),
         ("train patients.csv --steps 0", "--steps 0"),
         ("train patients.csv --steps 1000000000", "--steps 1000000000: must be at most 10,000,000"),
+        ("train patients.csv --steps 1e9", "give a whole number in plain digits"),
         ("train patients.csv --one-pass 101", "--one-pass 101: there are 100 units"),
         ("train patients.csv --alpha 0", "--alpha 0: must be a number from 1e-6 to 1"),
         ("train patients.csv --alpha nan", "--alpha nan: must be a number from 1e-6 to 1"),
