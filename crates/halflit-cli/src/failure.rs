@@ -37,3 +37,12 @@ impl Failure {
         ExitCode::from(code)
     }
 }
+
+/// Says on standard error what the caller should know before it is too late.
+pub fn warn(message: &str, json: bool) {
+    if json {
+        eprintln!("{}", serde_json::json!({ "warning": message }));
+    } else {
+        eprintln!("warning: {message}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Writing files so that a crash, a full disk or a Ctrl-C never leaves half of one behind.
 
+use crate::Failure;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,9 +16,69 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     sync_directory(parent(path))
 }
 
-/// Creates the folder `path` holding `files` (name and contents): complete, or not at all.
+/// Writes `contents` to `path`, which must not exist: all of it or nothing, and what is there in the meantime stays as it is.
+pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let temporary = temporary_sibling(path)?;
+    let written = write_durably(&temporary, contents).and_then(|()| place(&temporary, path));
+    let _ = fs::remove_file(&temporary);
+    written?;
+    sync_directory(parent(path))
+}
+
+/// Gives a file a second name that nothing has. Renaming would take the name from whoever has it.
+fn place(temporary: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(temporary, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !is_taken(path) => {
+            // A file system without links.
+            fs::rename(temporary, path)
+        }
+        placed => placed,
+    }
+}
+
+/// Whether there is anything under this name; a link that leads nowhere is something, too.
+fn is_taken(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Refuses a place for something new where something is, or where nothing can be written. `option` names the place.
 ///
-/// `path` must not exist yet, or be an empty folder.
+/// To be asked before anything is computed or spent.
+pub fn must_be_new(path: &Path, option: &str) -> Result<(), Failure> {
+    if is_taken(path) {
+        return Err(Failure::BadInput(format!(
+            "{} exists already and is not overwritten; choose another place with {option}, or move it away",
+            path.display()
+        )));
+    }
+    must_be_writable(path, option)
+}
+
+/// Refuses a place in whose folder nothing can be written. Permissions, quotas and strange file systems are not foreseen but tried out.
+pub fn must_be_writable(path: &Path, option: &str) -> Result<(), Failure> {
+    let refused = |why: &dyn std::fmt::Display, remedy: &str| {
+        Err(Failure::BadInput(format!("{} cannot be written: {why}; {remedy}", path.display())))
+    };
+    let elsewhere = format!("choose another place with {option}");
+    let folder = parent(path);
+    if !folder.is_dir() {
+        let in_the_way = folder.ancestors().find(|above| is_taken(above) && !above.is_dir());
+        return match in_the_way {
+            Some(file) => refused(&format!("{} is a file, not a folder", file.display()), &elsewhere),
+            None => {
+                let why = format!("the folder {} does not exist", folder.display());
+                refused(&why, &format!("make it first, or {elsewhere}"))
+            }
+        };
+    }
+    let tried = temporary_sibling(path).and_then(|probe| {
+        write_durably(&probe, b"")?;
+        fs::remove_file(&probe)
+    });
+    tried.or_else(|error| refused(&error, &elsewhere))
+}
+
+/// Creates the folder `path`, which must not exist, holding `files` (name and contents): complete, or not at all.
 pub fn write_folder_atomically(path: &Path, files: &[(&str, &[u8])]) -> io::Result<()> {
     let temporary = temporary_sibling(path)?;
     let fill = || -> io::Result<()> {
@@ -81,6 +142,16 @@ mod tests {
         assert!(write_folder_atomically(&taken, &[("a", b"1")]).is_err(), "a filled folder is not replaced");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_new_file_takes_no_name_from_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mean.json");
+        write_new(&path, b"first").unwrap();
+        assert_eq!(write_new(&path, b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -113,6 +113,71 @@ impl Findings {
     }
 }
 
+/// What may be said of findings to anyone: public cells one by one, of private cells the columns alone.
+///
+/// Which rows have them, what they say and how many they are would be a release without noise. That some are there is
+/// said: a table with findings is outside the guarantee and is not trained on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublicFindings {
+    shown: Findings,
+    private_columns: Vec<String>,
+    crowded_users: Option<u64>,
+}
+
+impl PublicFindings {
+    pub(crate) fn new(file: &str) -> PublicFindings {
+        PublicFindings { shown: Findings::new(file), private_columns: Vec::new(), crowded_users: None }
+    }
+
+    /// Findings that everyone may see.
+    pub(crate) fn show(&mut self, column: &str, total: u64, first: Vec<Finding>) {
+        self.shown.add(column, total, first);
+    }
+
+    /// A column with findings that nobody but the owner may see.
+    pub(crate) fn withhold(&mut self, column: &str) {
+        self.private_columns.push(column.to_owned());
+    }
+
+    /// Users with more rows than `rows_per_user`, where the number of rows of a user is private.
+    pub(crate) fn withhold_users(&mut self, rows_per_user: u64) {
+        self.crowded_users = Some(rows_per_user);
+    }
+
+    /// The findings that everyone may see.
+    pub fn shown(&self) -> &Findings {
+        &self.shown
+    }
+
+    /// The columns with findings that are private.
+    pub fn private_columns(&self) -> &[String] {
+        &self.private_columns
+    }
+}
+
+impl fmt::Display for PublicFindings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = &self.shown.file;
+        let mut said: Vec<String> = Vec::new();
+        if !self.shown.is_empty() {
+            said.push(self.shown.to_string());
+        }
+        for column in &self.private_columns {
+            said.push(format!("{file}: column `{column}` has private cells outside its declared domain"));
+        }
+        if let Some(rows) = self.crowded_users {
+            said.push(format!(
+                "{file}: some users have more private rows than rows_per_user, which is {rows}"
+            ));
+        }
+        if !self.private_columns.is_empty() || self.crowded_users.is_some() {
+            let owner = "what they are is private and is not said here; `halflit check` lists it for the owner of the data";
+            said.push(owner.to_owned());
+        }
+        formatter.write_str(&said.join("\n"))
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

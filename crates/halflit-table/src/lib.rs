@@ -51,7 +51,7 @@ pub use declared::{
 pub use encoding::{
     ClassCoding, EncodeError, EncodedColumn, Encoding, EncodingError, LabelEncoding, OutOfDomain,
 };
-pub use findings::{Fault, Finding, Findings, LISTED_FINDINGS};
+pub use findings::{Fault, Finding, Findings, LISTED_FINDINGS, PublicFindings};
 pub use read::{ReadAs, ReadOptions, TableError};
 pub use sealed::{Sealed, Unsealed};
 pub use skeleton::skeleton;

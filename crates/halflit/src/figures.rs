@@ -25,9 +25,21 @@ pub fn delta(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:e}") }
 }
 
+/// A number as it was declared, with all its figures; with an exponent where plain digits would be mostly zeros.
+pub fn declared(value: f64) -> String {
+    let is_plain = value == 0.0 || (1e-4..1e7).contains(&value.abs());
+    if is_plain || !value.is_finite() { value.to_string() } else { format!("{value:e}") }
+}
+
 /// A whole number with its thousands apart.
 pub fn whole(value: u64) -> String {
     grouped(&value.to_string())
+}
+
+/// A count and what was counted: `1 public row`, `2,000 public rows`.
+pub fn count_of(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", whole(count))
 }
 
 /// Larger numbers are written with an exponent.
@@ -149,6 +161,14 @@ mod tests {
         assert_eq!(about(0.000_123, 3), "0.000123");
         assert_eq!(whole(32_561), "32,561");
         assert_eq!(whole(999), "999");
+    }
+
+    #[test]
+    fn declared_numbers_keep_their_figures() {
+        for (value, text) in [(0.1, "0.1"), (2.0, "2"), (1e-300, "1e-300"), (1e308, "1e308"), (0.0, "0")] {
+            assert_eq!(declared(value), text);
+        }
+        assert_eq!(declared(1.0 / 3.0), "0.3333333333333333");
     }
 
     fn read_back(text: &str) -> f64 {

@@ -1,6 +1,6 @@
 //! Planning: every mechanism that supports the declared relation, priced and ranked by predicted error. No private cell is read.
 
-use crate::figures::{about, whole};
+use crate::figures::{about, count_of};
 use crate::mechanisms::{MechanismError, MechanismPlan, Watch, is_hopeless, noisy_gradient, public_rows};
 use crate::problem::Problem;
 use crate::rehearsal::{ENOUGH_PUBLIC_ROWS, MadeUp, Rehearsal};
@@ -65,8 +65,8 @@ pub enum PlanError {
     Parameter(#[from] ParameterError),
     /// The plan costs more than it may: a mistake in the mechanism, caught before anything is charged or read.
     #[error(
-        "{mechanism} would cost epsilon {price} at delta {}, above the {epsilon} that was asked for; please report this",
-        crate::figures::delta(*delta)
+        "{mechanism} would cost epsilon {price} at delta {}, above the {} that was asked for; please report this",
+        crate::figures::delta(*delta), crate::figures::declared(*epsilon)
     )]
     OverBudget {
         /// The mechanism.
@@ -105,14 +105,16 @@ pub struct PublicRowsWorth {
 impl PublicRowsWorth {
     /// What they buy, in a sentence.
     pub fn sentence(&self) -> String {
-        let (rows, without) = (whole(self.rows), about(self.without, 2));
+        let (rows, without) = (count_of(self.rows, "public row"), about(self.without, 2));
+        let (lower, them, do_not) = match self.rows {
+            1 => ("lowers", "it", "does not"),
+            _ => ("lower", "them", "do not"),
+        };
         if self.with < self.without {
             let with = about(self.with, 2);
-            format!(
-                "The {rows} public rows lower the predicted excess loss from {without} (without them) to {with}."
-            )
+            format!("The {rows} {lower} the predicted excess loss from {without} (without {them}) to {with}.")
         } else {
-            format!("The {rows} public rows do not lower the predicted excess loss of {without}.")
+            format!("The {rows} {do_not} lower the predicted excess loss of {without}.")
         }
     }
 }

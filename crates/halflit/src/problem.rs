@@ -35,7 +35,7 @@ impl Problem {
     /// Encodes and seals the table.
     ///
     /// # Errors
-    /// Cells outside their domains that are not to be coerced. For the data owner: it names cells.
+    /// Cells outside their domains that are not to be coerced; of private ones the columns are named.
     pub fn pose(declared: Declared, out_of_domain: OutOfDomain) -> Result<Self, EncodeError> {
         let encoded = declared.encode(out_of_domain)?;
         let declaration = declared.declaration().clone();

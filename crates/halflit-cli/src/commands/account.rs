@@ -1,6 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
+use super::options::count;
 use crate::Failure;
 use halflit::figures::{about, at_most, whole};
 use halflit::privacy::{
@@ -56,7 +57,7 @@ struct Gaussian {
     #[arg(long, allow_negative_numbers = true)]
     noise_multiplier: f64,
     /// How often.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     steps: u64,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]
@@ -74,7 +75,7 @@ struct Laplace {
     #[arg(long, allow_negative_numbers = true)]
     scale: f64,
     /// How often.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     steps: u64,
     #[command(flatten)]
     question: Question,
@@ -86,7 +87,7 @@ struct Pure {
     #[arg(long, allow_negative_numbers = true)]
     epsilon_each: f64,
     /// How often.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     steps: u64,
     #[command(flatten)]
     question: Question,
@@ -101,7 +102,7 @@ struct Sampled {
     #[arg(long, allow_negative_numbers = true)]
     noise_multiplier: f64,
     /// How many batches.
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: u64,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]
@@ -250,6 +251,7 @@ fn times(count: u64, what: &str) -> String {
 }
 
 fn answer(priced: &Priced, question: &Question, json: bool) -> Result<(), Failure> {
+    question.plot.check()?;
     let group = question.group_size;
     let profile = Profile::of(&priced.event).map_err(Failure::bad_input)?.for_groups_of(group);
     let asked = match (question.at.delta, question.at.epsilon) {

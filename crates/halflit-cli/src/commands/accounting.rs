@@ -1,7 +1,7 @@
 //! What `account` and `calibrate` share: arguments that describe releases, checked numbers, and how a price is told.
 
 use crate::Failure;
-use crate::files::write_atomically;
+use crate::files::{must_be_new, write_new};
 use halflit::figures::{at_least, at_most};
 use halflit::plot::profile_chart;
 use halflit::privacy::{Change, Event, Interval, NoiseMultiplier, ParameterError, Profile, SamplingRate};
@@ -53,7 +53,7 @@ impl FromStr for Rate {
 /// Where the profile is drawn.
 #[derive(clap::Args)]
 pub struct Plot {
-    /// Draw the privacy profile (delta over epsilon) into this SVG file.
+    /// Draw the privacy profile (delta over epsilon) into this SVG file; it must not exist.
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
 }
@@ -62,11 +62,16 @@ pub struct Plot {
 const DRAWN_POINTS: usize = 60;
 
 impl Plot {
+    /// Refuses a place that cannot be drawn to, before anything is computed.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.plot.as_deref().map_or(Ok(()), |path| must_be_new(path, "--plot"))
+    }
+
     /// Draws, if asked to.
     pub fn draw(&self, profile: &Profile, promise: (f64, f64)) -> Result<(), Failure> {
         let Some(path) = &self.plot else { return Ok(()) };
         let svg = profile_chart(&profile.points(DRAWN_POINTS), Some(promise)).to_svg();
-        write_atomically(path, svg.as_bytes())
+        write_new(path, svg.as_bytes())
             .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))
     }
 

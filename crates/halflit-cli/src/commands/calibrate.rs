@@ -1,6 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
+use super::options::{check_delta, count};
 use crate::Failure;
 use halflit::figures::{at_least, at_most, whole};
 use halflit::privacy::calibrate::{self, Budget, Calibrated, Careful};
@@ -77,7 +78,7 @@ enum FindSampled {
 #[derive(clap::Args)]
 struct Gaussian {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -98,7 +99,7 @@ struct Laplace {
     #[arg(long, allow_negative_numbers = true)]
     sensitivity: f64,
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Scale of the noise (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -113,7 +114,7 @@ struct Laplace {
 #[derive(clap::Args)]
 struct Pure {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// The epsilon of one release (with --find steps).
     #[arg(long, allow_negative_numbers = true)]
@@ -131,7 +132,7 @@ struct Sampled {
     #[arg(long, visible_alias = "fraction", allow_negative_numbers = true)]
     rate: Option<Rate>,
     /// How many batches (left out with --find steps).
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (left out with --find noise).
     #[arg(long, allow_negative_numbers = true)]
@@ -362,7 +363,10 @@ impl Found {
 }
 
 impl Allowed {
+    /// What may be spent, with the place of the drawing checked before anything is sought.
     fn budget(&self) -> Result<Budget, Failure> {
+        self.plot.check()?;
+        check_delta(self.delta)?;
         Ok(Budget {
             epsilon: checked("--epsilon", self.epsilon, Epsilon::new)?,
             delta: checked("--delta", self.delta, Delta::new)?,
@@ -392,8 +396,8 @@ impl Allowed {
         let Budget { epsilon: allowed, delta } = budget;
         println!("For ({allowed}, {delta})-differential privacy {under},\n{}.", found.words);
         let [lower, upper] = ends(*epsilon);
-        println!("\n  {:<24}{}", found.key.replace('_', " "), found.value);
-        println!("  {:<24}between {lower} and {upper}", format!("epsilon at delta {delta}"));
+        println!("\n  {:<23} {}", found.key.replace('_', " "), found.value);
+        println!("  {:<23} between {lower} and {upper}", format!("epsilon at delta {delta}"));
         self.plot.announce();
         Ok(())
     }

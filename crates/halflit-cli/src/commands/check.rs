@@ -1,13 +1,17 @@
 use crate::Failure;
 use crate::commands::dataset::Dataset;
-use halflit::figures::delta;
-use halflit::table::{Declared, Findings};
+use halflit::figures::{declared, delta};
+use halflit::table::{
+    BindError, Budget, ColumnDomain, Declared, DeclaredColumn, Findings, Protection, PublicFacts, Role,
+    Values, ValuesError, Visibility,
+};
 use serde_json::json;
 
 /// Read the declaration back in plain English and check every cell against it.
 ///
 /// Prints who is protected, the encoded dimension and the constants that the mechanisms will enforce, and every cell outside its declared domain.
-/// The list of cells is for the owner of the data only: do not publish it. Nothing is spent.
+/// The list of cells is for the owner of the data only: do not publish it. Nothing is spent. A declaration without [task] is good for means
+/// (halflit mean) and for local randomizing (halflit local randomize); plan, train and refit need one.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  halflit check patients.csv --privacy privacy.toml")]
 pub struct Args {
@@ -15,70 +19,149 @@ pub struct Args {
     dataset: Dataset,
 }
 
+/// What there is to say of a declaration and its table.
+struct Checked {
+    protection: Protection,
+    facts: PublicFacts,
+    findings: Findings,
+    /// None for a declaration without a task.
+    task: Option<Declared>,
+}
+
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
-    let declared = args.dataset.declared()?;
-    let findings = declared.findings().map_err(Failure::bad_input)?;
-    if json {
-        println!("{}", as_json(&declared, &findings));
+    let protection = args.dataset.protection()?;
+    let checked = if protection.has_task() {
+        with_task(&args.dataset, protection)?
     } else {
-        print!("{}", as_text(&declared));
-    }
-    if findings.is_empty() {
-        if !json {
-            println!("\nNo problems found. Next: halflit plan {}", args.dataset.arguments());
-        }
-        return Ok(());
-    }
-    Err(Failure::BadInput(format!(
-        "{findings}\nmend the cells, widen the declaration, or coerce them (train --coerce)"
-    )))
-}
-
-fn as_text(declared: &Declared) -> String {
-    let facts = declared.facts();
-    let budget = declared.declaration().budget();
-    let task = declared.declaration().task();
-    let mut text = format!("{}\n\n", facts.sentence);
-    let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<24}{value}\n"));
-    line("budget", format!("epsilon {}, delta {}", budget.epsilon, delta(budget.delta)));
-    line("task", format!("predict {} with the {} loss", task.label, task.loss.name()));
-    line("protected units", facts.private_units.to_string());
-    if let Some(rows) = facts.private_rows {
-        line("private rows", rows.to_string());
-    }
-    line("public rows", facts.public_rows.to_string());
-    if let Some(most) = facts.rows_per_user {
-        line("rows per user", format!("at most {most}"));
-    }
-    let storage = if facts.sparse { "sparse" } else { "dense" };
-    line("features", format!("{} columns, {} coordinates, {storage}", facts.features, facts.width));
-    line("row norm bound", format!("{:.4}", facts.row_norm_bound));
-    let columns = declared.declaration().columns();
-    let named = |wanted: &dyn Fn(&halflit::table::DeclaredColumn) -> bool| {
-        let names: Vec<&str> =
-            columns.iter().filter(|column| wanted(column)).map(|column| column.name.as_str()).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        without_task(&args.dataset, protection)?
     };
-    use halflit::table::{Role, Visibility};
-    line(
-        "sensitive columns",
-        named(&|column| column.visibility == Visibility::Sensitive && column.role != Role::Unused),
-    );
-    line("public columns", named(&|column| column.visibility == Visibility::Public));
-    if !facts.undeclared_columns.is_empty() {
-        line("not declared, not used", facts.undeclared_columns.join(", "));
+    if json {
+        println!("{}", checked.as_json());
+    } else {
+        print!("{}", checked.as_text());
     }
-    text
+    let findings = &checked.findings;
+    if !findings.is_empty() {
+        return Err(Failure::BadInput(format!(
+            "{findings}\nmend the cells, widen the declaration, or coerce them (--coerce of the command that is to read them)"
+        )));
+    }
+    if !json {
+        for remark in findings.remarks() {
+            println!("\nNote: {remark}.");
+        }
+        println!("\nNo problems found. {}", checked.next(&args.dataset));
+    }
+    Ok(())
 }
 
-fn as_json(declared: &Declared, findings: &Findings) -> serde_json::Value {
-    let budget = declared.declaration().budget();
-    json!({
-        "facts": declared.facts(),
-        "budget": { "epsilon": budget.epsilon, "delta": budget.delta },
-        "loss": declared.declaration().task().loss.name(),
-        "label": declared.declaration().task().label,
-        "coordinates": declared.encoding().coordinate_names(),
-        "findings": findings.total(),
-    })
+fn with_task(dataset: &Dataset, protection: Protection) -> Result<Checked, Failure> {
+    let declaration = dataset.declaration()?;
+    let table = dataset.table(&declaration.read_options())?;
+    let declared = Declared::bind(declaration, table).map_err(told_to_the_owner)?;
+    let findings = declared.findings().map_err(Failure::bad_input)?;
+    Ok(Checked { protection, facts: declared.facts().clone(), findings, task: Some(declared) })
+}
+
+fn without_task(dataset: &Dataset, protection: Protection) -> Result<Checked, Failure> {
+    let table = dataset.table(&protection.read_options(|column| column.role != Role::Unused))?;
+    let (facts, findings) = Values::check_everything(&protection, &table).map_err(|error| match error {
+        ValuesError::Bind(error) => told_to_the_owner(error),
+        error => Failure::bad_input(error),
+    })?;
+    Ok(Checked { protection, facts, findings, task: None })
+}
+
+/// This command alone may say what is private.
+fn told_to_the_owner(error: BindError) -> Failure {
+    let more = error.for_the_owner().map(|more| format!(" (for the owner of the data: {more})"));
+    Failure::BadInput(format!("{error}{}", more.unwrap_or_default()))
+}
+
+impl Checked {
+    fn as_text(&self) -> String {
+        let Checked { protection, facts, .. } = self;
+        let Budget { epsilon, delta: failure } = protection.budget();
+        let mut text = format!("{}\n\n", facts.sentence);
+        let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<24}{value}\n"));
+        line("budget", format!("epsilon {}, delta {}", declared(epsilon), delta(failure)));
+        line(
+            "task",
+            match self.task.as_ref().map(|declared| declared.declaration().task()) {
+                Some(task) => format!("predict {} with the {} loss", task.label, task.loss.name()),
+                None => "none; good for halflit mean and halflit local randomize".to_owned(),
+            },
+        );
+        line("protected units", facts.private_units.to_string());
+        if let Some(rows) = facts.private_rows {
+            line("private rows", rows.to_string());
+        }
+        line("public rows", facts.public_rows.to_string());
+        if let Some(most) = facts.rows_per_user {
+            line("rows per user", format!("at most {most}"));
+        }
+        if self.task.is_some() {
+            let storage = if facts.sparse { "sparse" } else { "dense" };
+            line("features", format!("{} columns, {} coordinates, {storage}", facts.features, facts.width));
+            line("row norm bound", format!("{:.4}", facts.row_norm_bound));
+        } else {
+            line("columns with bounds", names_or_none(&self.numeric_columns()));
+        }
+        line(
+            "sensitive columns",
+            self.named(|column| column.visibility == Visibility::Sensitive && column.role != Role::Unused),
+        );
+        line("public columns", self.named(|column| column.visibility == Visibility::Public));
+        if !facts.undeclared_columns.is_empty() {
+            line("not declared, not used", facts.undeclared_columns.join(", "));
+        }
+        text
+    }
+
+    fn named(&self, wanted: impl Fn(&DeclaredColumn) -> bool) -> String {
+        let columns = self.protection.columns().iter().filter(|column| wanted(column));
+        names_or_none(&columns.map(|column| column.name.as_str()).collect::<Vec<_>>())
+    }
+
+    /// The columns that have means.
+    fn numeric_columns(&self) -> Vec<&str> {
+        let is_numeric = |column: &&DeclaredColumn| {
+            column.role != Role::Unused && matches!(column.domain, Some(ColumnDomain::Bounds { .. }))
+        };
+        self.protection.columns().iter().filter(is_numeric).map(|column| column.name.as_str()).collect()
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let Budget { epsilon, delta } = self.protection.budget();
+        let declaration = self.task.as_ref().map(Declared::declaration);
+        json!({
+            "facts": self.facts,
+            "budget": { "epsilon": epsilon, "delta": delta },
+            "loss": declaration.map(|declaration| declaration.task().loss.name()),
+            "label": declaration.map(|declaration| &declaration.task().label),
+            "coordinates": self.task.as_ref().map(|declared| declared.encoding().coordinate_names()),
+            "findings": self.findings.total(),
+            "remarks": self.findings.remarks(),
+        })
+    }
+
+    /// What the declaration is good for.
+    fn next(&self, dataset: &Dataset) -> String {
+        if self.task.is_some() {
+            return format!("Next: halflit plan {}", dataset.arguments());
+        }
+        let need = "plan, train and refit need a section [task]";
+        match self.numeric_columns()[..] {
+            [] => format!("No column has bounds, so there is no mean to release; {need}."),
+            ref columns => format!(
+                "Next: halflit mean {} --columns {} --plan ({need})",
+                dataset.arguments(),
+                columns.join(",")
+            ),
+        }
+    }
+}
+
+fn names_or_none(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

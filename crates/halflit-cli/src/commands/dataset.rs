@@ -2,13 +2,13 @@
 
 use crate::Failure;
 use halflit::Problem;
-use halflit::table::{Declaration, Declared, OutOfDomain, Protection, Table, Values};
+use halflit::table::{BindError, Declaration, Declared, OutOfDomain, Protection, ReadOptions, Table, Values};
 use std::path::{Path, PathBuf};
 
 /// A data file and its declaration.
 #[derive(clap::Args)]
 pub struct Dataset {
-    /// The table: .csv, .csv.gz, .tsv or .parquet.
+    /// The table: .csv or .tsv, either with .gz, or .parquet.
     pub data: PathBuf,
     /// The declaration of what is private [default: privacy.toml beside the data].
     #[arg(long, value_name = "FILE")]
@@ -48,7 +48,7 @@ impl ChosenColumns {
         let wanted: Vec<String> = self.columns.iter().map(|name| name.trim().to_owned()).collect();
         let columns = Values::choose(&protection, &wanted).map_err(Failure::bad_input)?;
         let options = Values::read_options(&protection, &columns);
-        let table = Table::read(&self.dataset.data, &options).map_err(Failure::bad_input)?;
+        let table = self.dataset.table(&options)?;
         let out_of_domain = if self.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
         Values::bind(protection, columns, &table, out_of_domain).map_err(Failure::bad_input)
     }
@@ -72,15 +72,26 @@ impl Dataset {
 
     /// The declaration's text and its name.
     fn privacy_text(&self) -> Result<(String, String), Failure> {
+        // A wrong name of the data would otherwise be told as a declaration that is missing beside it.
+        self.data_is_there()?;
         let path = self.privacy_path();
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Failure::BadInput(format!(
                 "the declaration {} cannot be read: {error}; `halflit init {}` writes one to start from",
                 path.display(),
-                self.data.display()
+                self.arguments()
             ))
         })?;
         Ok((text, path.display().to_string()))
+    }
+
+    fn data_is_there(&self) -> Result<(), Failure> {
+        match std::fs::metadata(&self.data) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Failure::BadInput(format!("the data {} cannot be read: {error}", self.data.display())))
+            }
+        }
     }
 
     /// What the declaration says about protection; it needs no task.
@@ -89,20 +100,38 @@ impl Dataset {
         Protection::parse(&text, &name).map_err(Failure::bad_input)
     }
 
-    /// Reads the declaration and the table, and binds the one to the other.
-    pub fn declared(&self) -> Result<Declared, Failure> {
+    /// The declaration with its task.
+    pub fn declaration(&self) -> Result<Declaration, Failure> {
         let (text, name) = self.privacy_text()?;
-        let declaration = Declaration::parse(&text, &name).map_err(Failure::bad_input)?;
-        let table = Table::read(&self.data, &declaration.read_options()).map_err(Failure::bad_input)?;
-        Declared::bind(declaration, table).map_err(Failure::bad_input)
+        Declaration::parse(&text, &name).map_err(Failure::bad_input)
+    }
+
+    /// Reads the table as the declaration says.
+    pub fn table(&self, options: &ReadOptions) -> Result<Table, Failure> {
+        Table::read(&self.data, options).map_err(Failure::bad_input)
     }
 }
 
 impl EncodedDataset {
     /// Everything up to the problem: read, declared, checked, encoded, sealed.
     pub fn problem(&self) -> Result<Problem, Failure> {
+        self.posed(Declared::bind)
+    }
+
+    /// The same for whoever needs no private labels. What comes out cannot be trained on.
+    pub fn problem_without_private_labels(&self) -> Result<Problem, Failure> {
+        self.posed(Declared::bind_without_private_labels)
+    }
+
+    fn posed(
+        &self,
+        bind: impl FnOnce(Declaration, Table) -> Result<Declared, BindError>,
+    ) -> Result<Problem, Failure> {
+        let declaration = self.dataset.declaration()?;
+        let table = self.dataset.table(&declaration.read_options())?;
+        let declared = bind(declaration, table).map_err(Failure::bad_input)?;
         let out_of_domain = if self.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
-        Problem::pose(self.dataset.declared()?, out_of_domain).map_err(Failure::bad_input)
+        Problem::pose(declared, out_of_domain).map_err(Failure::bad_input)
     }
 }
 

@@ -1,12 +1,16 @@
 //! The options that fix parts of `noisy_gradient`.
 
+use super::options::count;
 use crate::Failure;
+use halflit::figures::{declared, whole};
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
 use halflit::mechanisms::noisy_gradient::parts::{
     Average, Centre, Clip, Combiner, DescentChoice, PublicPart, Sampling, Start,
 };
 use halflit::noise::{Probability, Rational};
+use halflit::table::PublicFacts;
+use halflit::{MechanismError, PlanError};
 use std::num::NonZeroU64;
 
 /// Parts of `noisy_gradient` that may be fixed by hand: if one is, that is the mechanism. What is left out follows from declared constants, the noise and public rows.
@@ -16,25 +20,25 @@ pub struct GradientOptions {
     /// A method by name; the options below are its constants.
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// Let each unit take part in a step with this probability, as 1/64 or 0.01 [default: everyone in every step].
+    /// Let each unit take part in a step with this probability, as 1/64, 0.01 or 1e-2; on average at least one unit per step [default: everyone in every step].
     #[arg(long, value_name = "RATE")]
     sampling_rate: Option<String>,
-    /// Let every unit take part in one step only, dealt into this many batches.
+    /// Let every unit take part in one step only, dealt into this many batches; at most as many as there are units.
     #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate")]
     one_pass: Option<NonZeroU64>,
-    /// Number of gradient steps.
-    #[arg(long)]
+    /// Number of gradient steps, at most 10,000,000.
+    #[arg(long, value_parser = count)]
     steps: Option<u64>,
-    /// Largest norm of one unit's contribution.
+    /// Largest norm of one unit's contribution, from 1e-9 to 1e9.
     #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     clip_norm: Option<f64>,
-    /// Measure the clip norm in every step: the norm that this share of the contributions stays below.
+    /// Measure the clip norm in every step: the norm that this share of the contributions stays below, from 0.001 to 0.999.
     #[arg(long, value_name = "SHARE", conflicts_with = "clip_norm", allow_negative_numbers = true)]
     clip_quantile: Option<f64>,
     /// What is subtracted from a unit's gradient before it is clamped [default: the better one].
     #[arg(long, value_enum)]
     centre: Option<CentreName>,
-    /// How much the hidden part of the gradient counts beside what follows from public columns [default: 1].
+    /// How much the hidden part of the gradient counts beside what follows from public columns, from 1e-9 to 1e9 [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     hidden_weight: Option<f64>,
     /// Take the known part of each unit in a step with this probability, drawn by itself [default: as often as the hidden part].
@@ -43,7 +47,7 @@ pub struct GradientOptions {
     /// Begin at zero or at the public rows' own fit.
     #[arg(long, value_enum)]
     start: Option<StartName>,
-    /// Weight of the private gradient against the public rows' gradient, 0 to 1, or `auto` [default: every row counts the same].
+    /// Weight of the private gradient against the public rows' gradient, above 0 and at most 1, or `auto` [default: every row counts the same].
     #[arg(long)]
     alpha: Option<String>,
     /// Take this many public rows in a step, drawn anew [default: all].
@@ -52,7 +56,7 @@ pub struct GradientOptions {
     /// Take public gradients as long as they are instead of rescaling them to the clip norm (paper-002-alg-1).
     #[arg(long)]
     keep_public_norms: bool,
-    /// Length of a step.
+    /// Length of a step, from 1e-9 to 1e9.
     #[arg(long, allow_negative_numbers = true)]
     step_size: Option<f64>,
     /// Share of the velocity that survives a step, 0 or more and below 1.
@@ -61,7 +65,7 @@ pub struct GradientOptions {
     /// Which iterates are returned [default: the average of the second half; the last one of a named method].
     #[arg(long, value_enum)]
     average: Option<AverageName>,
-    /// Each step spends this many times the squared mu of the one before [default: 1].
+    /// Each step spends this many times the squared mu of the one before, from 0.1 to 10 [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     budget_growth: Option<f64>,
 }
@@ -188,29 +192,27 @@ impl Method {
     }
 }
 
+/// Generous on purpose: it stops slips such as 10^9 before they are paid for, and nothing else.
+const MOST_STEPS: u64 = 10_000_000;
+
 /// Momentum of Algorithm 1 of Mahloujifar et al. 2023, as in their experiments.
 const FEATURE_DP_MOMENTUM: f64 = 0.9;
 
 impl GradientOptions {
     /// The fixed parts, with every number checked; the default if nothing is fixed.
-    pub fn params(&self) -> Result<Params, Failure> {
-        if self.steps == Some(0) {
-            return refused("--steps 0: must be at least 1; leave it out to have it chosen");
-        }
-        for (name, value) in [
-            ("--clip-norm", self.clip_norm),
-            ("--hidden-weight", self.hidden_weight),
-            ("--step-size", self.step_size),
-            ("--budget-growth", self.budget_growth),
+    pub fn params(&self, facts: &PublicFacts) -> Result<Params, Failure> {
+        self.check_counts(facts)?;
+        for (name, value, low, high) in [
+            ("--clip-norm", self.clip_norm, 1e-9, 1e9),
+            ("--clip-quantile", self.clip_quantile, 0.001, 0.999),
+            ("--hidden-weight", self.hidden_weight, 1e-9, 1e9),
+            ("--step-size", self.step_size, 1e-9, 1e9),
+            ("--budget-growth", self.budget_growth, 0.1, 10.0),
         ] {
-            if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
-                return refused(format!("{name} {value}: must be a finite number above 0"));
+            if let Some(value) = value.filter(|value| !(low..=high).contains(value)) {
+                let [value, low, high] = [value, low, high].map(declared);
+                return refused(format!("{name} {value}: must be a number from {low} to {high}"));
             }
-        }
-        if let Some(level) = self.clip_quantile.filter(|level| !(*level > 0.0 && *level < 1.0)) {
-            return refused(format!(
-                "--clip-quantile {level}: must lie strictly between 0 and 1, such as 0.8"
-            ));
         }
         if let Some(momentum) = self.momentum.filter(|momentum| !(0.0..1.0).contains(momentum)) {
             return refused(format!("--momentum {momentum}: must be at least 0 and below 1, such as 0.9"));
@@ -229,6 +231,63 @@ impl GradientOptions {
         params.clip = self.clip_quantile.map(|level| Clip::Quantile { level }).or(params.clip);
         params.budget_growth = self.budget_growth.or(params.budget_growth);
         Ok(params)
+    }
+
+    /// Refuses counts that no run would come to the end of, or that leave most steps without anybody.
+    fn check_counts(&self, facts: &PublicFacts) -> Result<(), Failure> {
+        let (units, public_rows) = (facts.private_units, facts.public_rows);
+        match self {
+            Self { steps: Some(0), .. } => {
+                return refused("--steps 0: must be at least 1; leave it out to have it chosen");
+            }
+            Self { steps: Some(steps), .. } if *steps > MOST_STEPS => {
+                return refused(format!(
+                    "--steps {steps}: must be at most {}; leave it out to have it chosen",
+                    whole(MOST_STEPS)
+                ));
+            }
+            Self { one_pass: Some(batches), .. } if batches.get() > units => {
+                return refused(format!(
+                    "--one-pass {batches}: there are {} units to deal into batches, and some would be empty; give at most that many",
+                    whole(units)
+                ));
+            }
+            Self { public_batch: Some(rows), .. } if public_rows > 0 && rows.get() > public_rows => {
+                return refused(format!(
+                    "--public-batch {rows}: there are {} public rows; give at most that many",
+                    whole(public_rows)
+                ));
+            }
+            _ => {}
+        }
+        let Some(text) = &self.sampling_rate else { return Ok(()) };
+        let rate = rate("--sampling-rate", text)?.ratio();
+        let expected = u128::from(rate.numerator()) * u128::from(units);
+        if expected < u128::from(rate.denominator().get()) {
+            return refused(format!(
+                "--sampling-rate {text}: with {} units a step would have fewer than one of them on average; give at least 1/{units}",
+                whole(units)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Why nothing could be planned, in terms of the option that is to blame where that is known.
+    pub fn explained(&self, error: &PlanError) -> Failure {
+        match (error, self.budget_growth) {
+            // Only a growth spreads the budget so thin that the noise of some step has no number.
+            (
+                PlanError::Mechanism(
+                    MechanismError::Lattice(_)
+                    | MechanismError::Parameter(_)
+                    | MechanismError::NotPositive { .. },
+                ),
+                Some(growth),
+            ) if growth != 1.0 => Failure::BadInput(format!(
+                "--budget-growth {growth}: over that many steps it leaves next to nothing for some of them; give a number nearer to 1, or fewer --steps ({error})"
+            )),
+            _ => Failure::bad_input(error),
+        }
     }
 
     /// The options that are given, besides the method.
@@ -391,16 +450,55 @@ fn combiner(text: &str) -> Result<Combiner, Failure> {
         return Ok(Combiner::Automatic);
     }
     match text.parse() {
-        Ok(alpha) if (0.0..=1.0).contains(&alpha) => Ok(Combiner::Constant { alpha }),
-        _ => refused(format!("--alpha {text}: must be a number from 0 to 1, or auto")),
+        Ok(alpha) if (LEAST_ALPHA..=1.0).contains(&alpha) => Ok(Combiner::Constant { alpha }),
+        Ok(alpha) if (0.0..LEAST_ALPHA).contains(&alpha) => refused(format!(
+            "--alpha {text}: must be a number from 1e-6 to 1, or auto; the budget would buy private gradients that count nothing (the public rows alone: \
+             --mechanism public_rows, which is free)"
+        )),
+        _ => refused(format!("--alpha {text}: must be a number from 1e-6 to 1, or auto")),
     }
 }
 
+/// Less is nothing.
+const LEAST_ALPHA: f64 = 1e-6;
+
 fn rate(option: &str, text: &str) -> Result<Probability, Failure> {
-    let allowed = "must be a ratio such as 1/64 or a decimal such as 0.01, above 0 and at most 1";
-    let ratio = text.parse::<Rational>().ok().filter(|ratio| ratio.numerator() > 0);
+    let allowed = "must be a ratio such as 1/64 or a decimal such as 0.01 or 1e-2, above 0 and at most 1";
+    let written = without_exponent(text).unwrap_or_else(|| text.to_owned());
+    let ratio = written.parse::<Rational>().ok().filter(|ratio| ratio.numerator() > 0);
     match ratio.map(Probability::try_from) {
         Some(Ok(rate)) => Ok(rate),
         _ => refused(format!("{option} {text}: {allowed}")),
+    }
+}
+
+/// `1e-2` and `2.5e-3` as ratios of whole numbers, exactly; none for anything else, and where the digits do not fit.
+fn without_exponent(text: &str) -> Option<String> {
+    let (mantissa, exponent) = text.split_once(['e', 'E'])?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits: u64 = format!("{whole}{fraction}").parse().ok()?;
+    let power = exponent.parse::<i32>().ok()?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let scale = 10u64.checked_pow(power.unsigned_abs())?;
+    match power {
+        0.. => Some(format!("{}/1", digits.checked_mul(scale)?)),
+        _ => Some(format!("{digits}/{scale}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_may_have_an_exponent() {
+        for (text, ratio) in
+            [("1e-2", "1/100"), ("2.5e-3", "25/10000"), ("1E0", "1/1"), ("0.5e0", "5/10"), ("1e-2", "0.01")]
+        {
+            let read = rate("--sampling-rate", text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(read, ratio.parse::<Rational>().unwrap().try_into().unwrap(), "{text}");
+        }
+        for wrong in ["1e1", "e-2", "1e", "1e-99", "-1e-2", "1e-2e-2", "0e-1", "1/1e2", "NaN", ""] {
+            assert!(rate("--sampling-rate", wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 use crate::Failure;
 use crate::commands::dataset::Dataset;
-use crate::files::write_atomically;
+use crate::files::{must_be_writable, write_atomically};
+use halflit::figures::count_of;
 use halflit::table::{ReadOptions, Table, skeleton};
 use serde_json::json;
 
@@ -31,6 +32,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             path.display()
         )));
     }
+    if path == args.dataset.data {
+        return Err(Failure::BadInput(format!(
+            "--privacy {} is the data file itself; name another file for the declaration",
+            path.display()
+        )));
+    }
+    must_be_writable(&path, "--privacy")?;
     let table = Table::read(&args.dataset.data, &ReadOptions::default()).map_err(Failure::bad_input)?;
     let text = skeleton(&table, args.measure);
     write_atomically(&path, text.as_bytes())
@@ -46,9 +54,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         );
     }
     println!(
-        "Wrote {} for the {} columns of {}.",
+        "Wrote {} for the {} of {}.",
         path.display(),
-        table.width(),
+        count_of(table.width() as u64, "column"),
         args.dataset.data.display()
     );
     println!(

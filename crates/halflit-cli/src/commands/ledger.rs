@@ -1,9 +1,9 @@
 use crate::Failure;
 use crate::commands::dataset::{Dataset, default_ledger};
+use crate::commands::options::budget;
 use halflit::Ledger;
-use halflit::figures::{at_least, at_most, delta};
+use halflit::figures::{at_least, at_most, declared, delta};
 use halflit::ledger::{Outcome, Overview, Standing};
-use halflit::table::Budget;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -28,6 +28,7 @@ enum Action {
     )]
     Open(Open),
     /// Close an account: its promise then covers only what was charged until now.
+    #[command(after_help = "Example:\n  halflit ledger close patients.csv --account yearly")]
     Close(Close),
 }
 
@@ -47,12 +48,12 @@ struct Open {
     #[command(flatten)]
     dataset: Dataset,
     /// The name of the new account.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     account: String,
-    /// Its cap [default: the declared budget].
+    /// Its cap: the most epsilon [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// Its cap [default: the declared budget].
+    /// Its cap: at this delta [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
     /// The ledger [default: NAME.ledger beside the data].
@@ -62,10 +63,11 @@ struct Open {
 
 #[derive(clap::Args)]
 struct Close {
-    /// The account to close.
-    account: String,
     #[command(flatten)]
     place: Place,
+    /// The name of the account to close.
+    #[arg(long, value_name = "NAME")]
+    account: String,
 }
 
 impl Place {
@@ -90,15 +92,11 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             }
         }
         Action::Open(open) => {
-            let declared = open.dataset.declared()?;
-            let budget = declared.declaration().budget();
-            let cap = Budget {
-                epsilon: open.epsilon.unwrap_or(budget.epsilon),
-                delta: open.delta.unwrap_or(budget.delta),
-            };
+            let protection = open.dataset.protection()?;
+            let cap = budget(open.epsilon, open.delta, protection.budget())?;
             let path = open.ledger.clone().unwrap_or_else(|| default_ledger(&open.dataset.data));
             let mut ledger = Ledger::open_or_create(&path).map_err(Failure::bad_input)?;
-            ledger.open_account(&open.account, declared.relation(), cap).map_err(Failure::bad_input)?;
+            ledger.open_account(&open.account, protection.relation(), cap).map_err(Failure::bad_input)?;
             done(json, &open.account, "opened", &path);
         }
         Action::Close(close) => {
@@ -149,7 +147,7 @@ pub fn standing_line(standing: &Standing) -> String {
     let account = &standing.account;
     let state = if account.is_open { "" } else { " (closed)" };
     let spent = standing.spent.map_or("a charge has no bounded cost in it".to_owned(), |spent| {
-        format!("spent epsilon {} of {}", at_most(spent.upper, 4), account.epsilon)
+        format!("spent epsilon {} of {}", at_most(spent.upper, 4), declared(account.epsilon))
     });
     let left = match (account.is_open, standing.left) {
         (false, _) => String::new(),

@@ -1,16 +1,15 @@
 use crate::Failure;
 use crate::commands::dataset::{ChosenColumns, Dataset, beside_named, default_ledger};
-use crate::commands::outcome::{nothing_released, publish};
-use crate::commands::train::must_be_free;
-use crate::files::{parent, write_atomically};
+use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
+use crate::files::{must_be_new, write_new};
 use crate::progress::Progress;
 use clap::{Subcommand, ValueEnum};
-use halflit::Ledger;
+use halflit::figures::{count_of, declared};
 use halflit::mechanisms::local::{
     Aggregate, Kind, LocalError, LocalPlan, Messages, Outlook, Weights, aggregate,
 };
 use halflit::noise::NoiseSource;
-use halflit::table::{OutOfDomain, Protection, Table, ValueColumn};
+use halflit::table::{OutOfDomain, Protection, Table, ValueColumn, Values};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufReader;
@@ -36,6 +35,7 @@ enum LocalCommand {
 ///
 /// The price is recorded in the ledger first. Every run is a new release about the same rows and costs epsilon again; randomize once and send the same file
 /// as often as needed. Rows that the declaration marks as public (public_rows) are not randomized; they are written beside the messages as they are.
+/// Columns that the declaration calls public need no randomizing and are refused.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4 --plan\n  halflit local randomize mine.csv --columns steps,sleep --epsilon 4\n  halflit local randomize mine.csv --columns steps --mechanism duchi --out to-send"
@@ -92,7 +92,7 @@ struct AggregateArgs {
     /// Move cells of public rows outside the messages' bounds to the nearest bound instead of refusing the file.
     #[arg(long)]
     coerce: bool,
-    /// Also write the result as JSON to this file.
+    /// Also write the result as JSON to this file; it must not exist.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -119,17 +119,16 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     if args.plan {
         return show_outlook(&args, json);
     }
-    must_be_free(&out)?;
+    must_take_a_release(&out, &ledger_path)?;
     let kind = match args.mechanism {
         KindName::Privunit => Kind::Privunit,
         KindName::Duchi => Kind::Duchi,
     };
-    let plan = LocalPlan::new(args.input.values()?, kind, args.epsilon).map_err(Failure::bad_input)?;
+    let plan = LocalPlan::new(sensitive_values(&args)?, kind, args.epsilon).map_err(Failure::bad_input)?;
 
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let mut progress = Progress::new("randomizing");
-    let mut ledger = Ledger::open_or_create(&ledger_path).map_err(Failure::bad_input)?;
-    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let (mut ledger, charged) = charge(&ledger_path, plan)?;
     let charge = charged.receipt().charge;
     let output = match charged.run(&mut noise, &mut progress) {
         Ok(output) => output,
@@ -146,7 +145,7 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     files.extend(release.public_csv.as_ref().map(|text| (PUBLIC_ROWS, text.as_bytes())));
     publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
 
-    let (certificate, messages) = (&release.certificate, release.messages.lines().count());
+    let (certificate, messages) = (&release.certificate, release.messages.lines().count() as u64);
     if json {
         println!(
             "{}",
@@ -159,19 +158,22 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     }
     println!("{}\n", certificate.sentence);
     println!(
-        "{messages} messages, each of them {} at epsilon {}; charge {} in {}.",
+        "{}, each of them {} at epsilon {}; charge {} in {}.",
+        count_of(messages, "message"),
         kind.name(),
-        certificate.guarantee.epsilon,
+        declared(certificate.guarantee.epsilon),
         certificate.charge,
         ledger_path.display()
     );
     println!("The promise assumes ideal arithmetic: directions on a sphere are computed in floating point.");
     println!("\nWrote {0}/messages.ndjson and {0}/certificate.json.", out.display());
     if let Some(public) = &release.public_csv {
+        let (rows, place) = (public.lines().count() as u64 - 1, out.display());
+        let (are, they_are) = if rows == 1 { ("is", "it is") } else { ("are", "they are") };
+        let rows = count_of(rows, "public row");
+        let beside = format!("The {rows} {are} in {place}/{PUBLIC_ROWS} as {they_are}.");
         println!(
-            "The {} public rows are in {1}/{PUBLIC_ROWS} as they are. The mean of both: halflit local aggregate {1}/messages.ndjson --public {1}/{PUBLIC_ROWS} --all-rows-public",
-            public.lines().count() - 1,
-            out.display()
+            "{beside} The mean of both: halflit local aggregate {place}/messages.ndjson --public {place}/{PUBLIC_ROWS} --all-rows-public"
         );
     }
     Ok(())
@@ -180,8 +182,21 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
 /// The public rows beside the messages.
 const PUBLIC_ROWS: &str = "public.csv";
 
-fn show_outlook(args: &RandomizeArgs, json: bool) -> Result<(), Failure> {
+/// The chosen columns, each of them a secret: noise on what everyone may know is paid for and protects nobody.
+fn sensitive_values(args: &RandomizeArgs) -> Result<Values, Failure> {
     let values = args.input.values()?;
+    match values.columns().iter().find(|column| !column.is_sensitive()) {
+        None => Ok(values),
+        Some(public) => Err(Failure::BadInput(format!(
+            "column `{0}` is declared public, so there is nothing to randomize; leave it out of --columns and send it as it is, or remove \
+             `visibility = \"public\"` from [columns.{0}] if it is a secret",
+            public.name()
+        ))),
+    }
+}
+
+fn show_outlook(args: &RandomizeArgs, json: bool) -> Result<(), Failure> {
+    let values = sensitive_values(args)?;
     let outlook = Outlook::new(&values, args.epsilon).map_err(Failure::bad_input)?;
     if json {
         println!("{}", json!({ "outlook": outlook, "facts": values.facts() }));
@@ -189,8 +204,10 @@ fn show_outlook(args: &RandomizeArgs, json: bool) -> Result<(), Failure> {
     }
     println!("{}\n", values.facts().sentence);
     println!(
-        "{} messages at epsilon {} each, {} public rows. Best first:\n",
-        outlook.messages, outlook.epsilon, outlook.public_rows
+        "{} at epsilon {} each, {}. Best first:\n",
+        count_of(outlook.messages, "message"),
+        declared(outlook.epsilon),
+        count_of(outlook.public_rows, "public row")
     );
     println!(
         "  {:<11} {:>15} {:>15} {:>19} {:>19}",
@@ -221,12 +238,8 @@ fn average(args: AggregateArgs, json: bool) -> Result<(), Failure> {
     let cannot_read = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::BadInput(format!("{} cannot be read: {error}", path.display()))
     };
-    if let Some(out) = args.out.as_deref().filter(|out| !parent(out).is_dir()) {
-        return Err(Failure::BadInput(format!(
-            "{} cannot be written: the folder {} does not exist; make it first",
-            out.display(),
-            parent(out).display()
-        )));
+    if let Some(out) = &args.out {
+        must_be_new(out, "--out")?;
     }
     let file = File::open(&args.messages).map_err(|error| cannot_read(&args.messages, &error))?;
     let messages = Messages::read(BufReader::new(file))
@@ -246,7 +259,7 @@ fn average(args: AggregateArgs, json: bool) -> Result<(), Failure> {
     });
     if let Some(out) = &args.out {
         let text = format!("{report:#}\n");
-        write_atomically(out, text.as_bytes())
+        write_new(out, text.as_bytes())
             .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", out.display())))?;
     }
     if json {
@@ -296,8 +309,11 @@ fn public_rows(path: &Path, args: &AggregateArgs, messages: &Messages) -> Result
 
 fn print_mean(mean: &Aggregate) {
     println!(
-        "{} messages (weight {:.3e} each), {} public rows (weight {:.3e} each).\n",
-        mean.messages, mean.message_weight, mean.public_rows, mean.public_row_weight
+        "{} (weight {:.3e} each), {} (weight {:.3e} each).\n",
+        count_of(mean.messages, "message"),
+        mean.message_weight,
+        count_of(mean.public_rows, "public row"),
+        mean.public_row_weight
     );
     let width = mean.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
     println!("  {:<width$} {:>14} {:>14}", "column", "mean", "standard error");

@@ -1,24 +1,23 @@
 use crate::Failure;
 use crate::commands::dataset::{ChosenColumns, beside_named, default_ledger};
 use crate::commands::options::budget;
-use crate::commands::outcome::{nothing_released, publish};
-use crate::commands::train::must_be_free;
+use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
 use clap::ValueEnum;
-use halflit::figures::{at_most, delta};
+use halflit::MechanismError;
+use halflit::figures::{at_most, count_of, delta};
 use halflit::ledger::Standing;
 use halflit::mechanisms::Statement;
 use halflit::mechanisms::weighted_mean::{
     MeanPlans, MeanRelease, MeanRequest, MeanSummary, NoiseLaw, Variant,
 };
 use halflit::noise::NoiseSource;
-use halflit::{Ledger, MechanismError};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Release the means of numeric columns: plan, charge the ledger, compute, write means, certificate, chart and report.
 ///
 /// Public rows are used without noise and decide how much the private ones count; public columns are released exactly. The declaration needs no [task]. The
-/// price is recorded in the ledger before any private cell is read.
+/// price is recorded in the ledger before anything is computed from private cells.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit mean patients.csv --columns age,bmi\n  halflit mean patients.csv --columns age,bmi --epsilon 0.5 --plan\n  halflit mean patients.csv --columns bmi --variant weighted --noise laplace --out bmi"
@@ -35,7 +34,7 @@ pub struct Args {
     /// The estimator [default: the one with the smallest predicted error].
     #[arg(long, value_enum)]
     variant: Option<VariantName>,
-    /// The law of the noise [default: the better one].
+    /// The law of the noise; not with --variant public-only, which adds none [default: the better one].
     #[arg(long, value_enum)]
     noise: Option<NoiseName>,
     /// Only show the candidates, best first; nothing is spent or written.
@@ -72,7 +71,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| beside_named(data, "mean"));
     let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
     if !args.plan {
-        must_be_free(&out)?;
+        must_take_a_release(&out, &ledger_path)?;
+    }
+    if let (Some(VariantName::PublicOnly), Some(noise)) = (args.variant, args.noise) {
+        return Err(Failure::BadInput(format!(
+            "--noise {}: --variant public-only adds no noise; leave out --noise",
+            noise.to_possible_value().map_or_else(String::new, |name| name.get_name().to_owned())
+        )));
     }
     let values = args.input.values()?;
     let request = MeanRequest {
@@ -98,8 +103,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     let plan = plans.best().map_err(Failure::bad_input)?;
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
-    let mut ledger = Ledger::open_or_create(&ledger_path).map_err(Failure::bad_input)?;
-    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let (mut ledger, charged) = charge(&ledger_path, plan)?;
     let charge = charged.receipt().charge;
     let output = match charged.run(&mut noise) {
         Ok(output) => output,
@@ -161,10 +165,10 @@ fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Pat
     let mean = &release.mean;
     let noise = mean.noise.map_or(String::new(), |law| format!(", {} noise", law.name()));
     println!(
-        "{}{noise}: {} private units, {} public rows.\n",
+        "{}{noise}: {}, {}.\n",
         mean.variant.name(),
-        mean.private_units,
-        mean.public_rows
+        count_of(mean.private_units, "private unit"),
+        count_of(mean.public_rows, "public row")
     );
     let width = mean.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
     println!("  {:<width$} {:>16} {:>14} {:>16}", "column", "mean", "noise", "standard error");

@@ -2,19 +2,20 @@
 
 use crate::Failure;
 use crate::commands::gradient::GradientOptions;
-use halflit::Request;
+use halflit::figures;
 use halflit::table::Budget;
+use halflit::{Plans, Problem, Request, Watch};
 
 /// What may be fixed by hand; everything else is chosen from public facts.
 #[derive(clap::Args)]
 pub struct PlanOptions {
-    /// Spend at most this epsilon in this release [default: the declared budget].
+    /// Spend at most this epsilon in this release, above 0 and at most 1e9 [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     epsilon: Option<f64>,
-    /// With this delta; 0 asks for pure differential privacy [default: the declared budget].
+    /// With this delta, at most 0.5; 0 asks for pure differential privacy [default: the declared budget].
     #[arg(long, allow_negative_numbers = true)]
     delta: Option<f64>,
-    /// Take this mechanism instead of the one with the smallest predicted error.
+    /// Take this mechanism instead of the one with the smallest predicted error; halflit plan lists them.
     #[arg(long, value_name = "NAME")]
     mechanism: Option<String>,
     #[command(flatten)]
@@ -22,30 +23,46 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The request, with every number checked.
-    pub fn request(&self, declared: Budget) -> Result<Request, Failure> {
-        let budget = budget(self.epsilon, self.delta, declared)?;
-        Ok(Request {
+    /// Everything that can be done about the problem, with every option checked.
+    pub fn plans(&self, problem: Problem, watch: &mut dyn Watch) -> Result<Plans, Failure> {
+        let budget = budget(self.epsilon, self.delta, problem.budget())?;
+        let request = Request {
             budget: Some(budget),
             mechanism: self.mechanism.clone(),
-            gradient: self.gradient.params()?,
-        })
+            gradient: self.gradient.params(problem.facts())?,
+        };
+        Plans::watched(problem, &request, watch).map_err(|error| self.gradient.explained(&error))
     }
+}
+
+/// A count on the command line.
+pub fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "give a whole number in plain digits, such as 2000".to_owned())
 }
 
 /// The budget of one release: what was asked for, else what was declared.
 pub fn budget(epsilon: Option<f64>, delta: Option<f64>, declared: Budget) -> Result<Budget, Failure> {
     let epsilon = epsilon.unwrap_or(declared.epsilon);
     let delta = delta.unwrap_or(declared.delta);
-    if !(epsilon.is_finite() && epsilon > 0.0) {
+    if !(epsilon > 0.0 && epsilon <= Budget::MOST_EPSILON) {
         return Err(Failure::BadInput(format!(
-            "--epsilon {epsilon}: must be a finite number above 0, such as 0.5"
+            "--epsilon {}: must be a number above 0 and at most 1e9, such as 0.5",
+            figures::declared(epsilon)
         )));
     }
-    if !(0.0..1.0).contains(&delta) {
-        return Err(Failure::BadInput(format!(
-            "--delta {delta}: must be at least 0 and below 1, such as 1e-6, or 0 for pure differential privacy"
-        )));
-    }
+    check_delta(delta)?;
     Ok(Budget { epsilon, delta })
+}
+
+/// Refuses a delta that promises nothing.
+pub fn check_delta(delta: f64) -> Result<(), Failure> {
+    if (0.0..=Budget::MOST_DELTA).contains(&delta) {
+        return Ok(());
+    }
+    Err(Failure::BadInput(format!(
+        "--delta {}: must be at least 0 and at most {}, such as 1e-6, or 0 for pure differential privacy; a promise that may fail more often than not \
+         promises nothing",
+        figures::declared(delta),
+        Budget::MOST_DELTA
+    )))
 }

@@ -1,11 +1,31 @@
-//! How a charged run ends, for every command that charges: with a folder and a note in the ledger, or with a note alone.
+//! What every command that charges does before and after the run: the price into the ledger, then a folder and a note, or a note alone.
 
 use crate::Failure;
-use crate::files::write_folder_atomically;
-use halflit::Ledger;
+use crate::files::{must_be_new, parent, write_folder_atomically};
 use halflit::ledger::Outcome;
+use halflit::{Charged, Ledger, Priced};
 use std::fmt::Display;
 use std::path::Path;
+
+/// Refuses places that could not take a release, before anything is computed or spent.
+pub fn must_take_a_release(out: &Path, ledger: &Path) -> Result<(), Failure> {
+    must_be_new(out, "--out")?;
+    let place = |path: &Path| Some((parent(path).canonicalize().ok()?, path.file_name()?.to_owned()));
+    if place(out).is_some_and(|out| Some(out) == place(ledger)) {
+        return Err(Failure::BadInput(format!(
+            "{} cannot be the release and the ledger at once; choose another place with --out or --ledger",
+            out.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Records the price of a plan, in a new ledger if there is none.
+pub fn charge<P: Priced>(ledger: &Path, plan: P) -> Result<(Ledger, Charged<P>), Failure> {
+    let mut ledger = Ledger::open_or_create_for(ledger, &plan).map_err(Failure::bad_input)?;
+    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    Ok((ledger, charged))
+}
 
 /// Notes that a charged run came to nothing, and gives the failure to report.
 pub fn nothing_released(ledger: &mut Ledger, charge: i64, error: &dyn Display, interrupted: bool) -> Failure {

@@ -2,15 +2,15 @@ use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
 use crate::commands::options::PlanOptions;
 use crate::progress::Progress;
-use halflit::Plans;
-use halflit::figures::{about, delta};
+use halflit::figures::{about, declared, delta};
 use halflit::plan::Summary;
 use serde_json::json;
 
 /// Show every mechanism that fits the declaration, ranked by predicted error. Nothing is spent.
 ///
-/// The predictions are formulas in public constants or rehearsals on made-up sensitive cells: good for ranking, not promises. No private cell is
-/// read.
+/// The predictions are formulas in public constants or rehearsals on made-up sensitive cells: good for ranking, not promises. Private cells are
+/// looked at for one thing only, whether they lie in their declared domain; a refusal names the column, not the
+/// cell, and everything else that is printed depends on public facts alone.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  halflit plan patients.csv --epsilon 0.5")]
 pub struct Args {
@@ -22,9 +22,8 @@ pub struct Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let problem = args.input.problem()?;
-    let request = args.options.request(problem.budget())?;
     let mut progress = Progress::unguarded("planning");
-    let plans = Plans::watched(problem, &request, &mut progress).map_err(Failure::bad_input)?;
+    let plans = args.options.plans(problem, &mut progress)?;
     let budget = plans.budget();
     let sentence = plans.problem().relation().sentence();
     let summaries: Vec<Summary> = plans.summaries().cloned().collect();
@@ -46,7 +45,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     println!("{sentence}\n");
-    println!("Budget: epsilon {}, delta {}. Best first:\n", budget.epsilon, delta(budget.delta));
+    println!("Budget: epsilon {}, delta {}. Best first:\n", declared(budget.epsilon), delta(budget.delta));
     let width = summaries.iter().map(|row| row.variant.len()).max().unwrap_or_default();
     println!(
         "  {:<18} {:<width$} {:>10} {:>9} {:>8} {:>11}",

@@ -1,7 +1,7 @@
 use crate::Failure;
-use crate::files::write_atomically;
+use crate::files::{must_be_new, write_new};
 use halflit::Model;
-use halflit::figures::about;
+use halflit::figures::{about, count_of};
 use halflit::release::Predictions;
 use halflit::table::{OutOfDomain, Table};
 use serde_json::json;
@@ -21,7 +21,7 @@ pub struct Args {
     model: PathBuf,
     /// The table to predict: it needs the model's columns.
     data: PathBuf,
-    /// Where to write the predictions [default: standard output].
+    /// Where to write the predictions; the file must not exist [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Compare with the labels of the file and report accuracy (or R²) and mean loss. Computed from the file without noise: for you, not for
@@ -34,6 +34,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
+    if let Some(out) = &args.out {
+        must_be_new(out, "--out")?;
+    }
     let model = read_model(&args.model)?;
     let out_of_domain = if args.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
     let options = model.encoding().read_options(args.evaluate);
@@ -48,7 +51,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         .map_err(Failure::bad_input)?;
     let csv = as_csv(&predictions, model.encoding().label_name());
     match &args.out {
-        Some(path) => write_atomically(path, csv.as_bytes())
+        Some(path) => write_new(path, csv.as_bytes())
             .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))?,
         // With --evaluate or --json alone the numbers are what was asked for.
         None if !json && !args.evaluate => {
@@ -61,7 +64,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(path) = &args.out {
-        println!("Wrote {} predictions to {}.", predictions.len(), path.display());
+        println!("Wrote {} to {}.", count_of(predictions.len() as u64, "prediction"), path.display());
     }
     if let Some(evaluation) = evaluation {
         if let Some(accuracy) = evaluation.accuracy {

@@ -1,8 +1,8 @@
 use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
-use crate::commands::train::must_be_free;
-use crate::files::write_folder_atomically;
+use crate::files::{must_be_new, write_folder_atomically};
 use halflit::Certificate;
+use halflit::figures::declared;
 use halflit::mechanisms::noisy_statistics::{Fit, Fitter, LabelStatistics, Sums};
 use halflit::release::{Refitted, StandardErrors};
 use serde_json::json;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// Fit another model to statistics that were released before. Nothing is charged.
 ///
 /// A release by `noisy_statistics` writes statistics.json. Whatever is computed from it and from public columns has the same guarantee as the
-/// release itself: other penalties, a whole path of them. The private labels of the data file are not used. Noise is removed from the statistics first: as far as weights
+/// release itself: other penalties, a whole path of them. The private labels of the data file are not used: they may be anything, and where
+/// no row is public the column may be missing (the labels of public rows are used). Noise is removed from the statistics first: as far as weights
 /// of an expected size explain them, or by projecting them onto what labels can add up to.
 #[derive(clap::Args)]
 #[command(
@@ -35,7 +36,7 @@ pub struct Args {
     /// Only show a path of penalties from 1 down to 1e-7, each with the loss that Stein's identity estimates for it; nothing is written.
     #[arg(long, conflicts_with_all = ["regularization", "out"])]
     path: bool,
-    /// The folder to write; it must not exist.
+    /// The folder to write; it must not exist. Needed unless --path is given.
     #[arg(long, value_name = "FOLDER", required_unless_present = "path")]
     out: Option<PathBuf>,
 }
@@ -65,6 +66,12 @@ enum Penalty {
 impl Args {
     /// What the model is fitted to; none: denoised for weights of the size under which the sums are most likely.
     fn sums(&self) -> Result<Option<Sums>, Failure> {
+        if let Some(size) = self.weight_size.filter(|size| !(1e-9..=1e9).contains(size)) {
+            let size = declared(size);
+            return Err(Failure::BadInput(format!(
+                "--weight-size {size}: must be a number from 1e-9 to 1e9"
+            )));
+        }
         let sums = match self.sums {
             Source::Denoised => {
                 return Ok(self.weight_size.map(|weight_size| Sums::Denoised { weight_size }));
@@ -88,9 +95,9 @@ impl Args {
         let Some(text) = self.regularization.as_deref() else { return Ok(None) };
         match (text, text.parse::<f64>()) {
             ("stein", _) => Ok(Some(Penalty::Stein)),
-            (_, Ok(lambda)) if lambda.is_finite() && lambda > 0.0 => Ok(Some(Penalty::Given(lambda))),
+            (_, Ok(lambda)) if lambda > 0.0 && lambda <= 1e9 => Ok(Some(Penalty::Given(lambda))),
             _ => Err(Failure::BadInput(format!(
-                "--regularization {text}: must be a finite number above 0, or stein"
+                "--regularization {text}: must be a number above 0 and at most 1e9, or stein"
             ))),
         }
     }
@@ -98,11 +105,11 @@ impl Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if let Some(out) = &args.out {
-        must_be_free(out)?;
+        must_be_new(out, "--out")?;
     }
     let (sums, penalty) = (args.sums()?, args.penalty()?);
     let Released { certificate, statistics, statistics_text } = read_release(&args.release)?;
-    let problem = args.input.problem()?;
+    let problem = args.input.problem_without_private_labels()?;
     if *problem.relation() != certificate.relation {
         return Err(Failure::BadInput(format!(
             "the declaration protects something else than the release did: {}",

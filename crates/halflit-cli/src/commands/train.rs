@@ -1,21 +1,23 @@
 use crate::Failure;
 use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
 use crate::commands::options::PlanOptions;
-use crate::commands::outcome::{nothing_released, publish};
-use crate::files::parent;
+use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
+use crate::failure::warn;
 use crate::progress::Progress;
 use halflit::figures::{about, at_most, delta};
 use halflit::ledger::Standing;
 use halflit::noise::NoiseSource;
-use halflit::{Ledger, MechanismError, Plan, Plans, Release};
+use halflit::{MechanismError, Plan, Release};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Train a private model: plan, charge the ledger, run, write model, certificate and report.
 ///
-/// The price is recorded in the ledger before any private cell is read. If anything stops the run after that, the charge stays and nothing is
-/// released. The three files appear together or not at all.
+/// The price is recorded in the ledger before anything is computed from private cells; until then they are only checked against their declared
+/// domain, and a refusal names the column, not the cell. If anything stops the run after that, the charge stays and nothing is
+/// released. The files appear together or not at all: model.json, certificate.json and report.html, and statistics.json where further models can be had
+/// of the same release (refit).
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  halflit train patients.csv\n  halflit train patients.csv --epsilon 0.5 --out half-budget\n  halflit train clicks.parquet --sampling-rate 1/64 --steps 2000"
@@ -37,14 +39,14 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let data = &args.input.dataset.data;
     let out = args.out.clone().unwrap_or_else(|| default_release(data));
     let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
-    must_be_free(&out)?;
+    must_take_a_release(&out, &ledger_path)?;
 
     let problem = args.input.problem()?;
-    let request = args.options.request(problem.budget())?;
     let mut progress = Progress::unguarded("planning");
-    let plans = Plans::watched(problem, &request, &mut progress).map_err(Failure::bad_input)?;
+    let plans = args.options.plans(problem, &mut progress)?;
     let worth = plans.worth_of_public_rows().map(|worth| worth.sentence());
     let plan = plans.best().map_err(Failure::bad_input)?;
+    let warning = plan.summary().is_hopeless.then_some(NOT_WORTH_IT);
     if !json {
         println!("{}\n", plan.relation().sentence());
         let summary = plan.summary();
@@ -53,16 +55,17 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         if let Some(worth) = worth {
             println!("{worth}");
         }
-        if summary.is_hopeless {
-            eprintln!(
-                "warning: at this budget the model is predicted to be no better than the zero model; halflit plan shows what more would buy"
-            );
-        }
+    }
+    if let Some(warning) = warning {
+        warn(warning, json);
     }
     let trained = train(plan, &ledger_path, &out)?;
-    trained.print(&ledger_path, &out, json);
+    trained.print(&ledger_path, &out, warning, json);
     Ok(())
 }
+
+/// Said before the charge: whoever reads it in time can still stop.
+const NOT_WORTH_IT: &str = "at this budget the model is predicted to be no better than the zero model; halflit plan shows what more would buy";
 
 /// A release on disk, and how the accounts stand after it.
 pub struct Trained {
@@ -77,9 +80,7 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
     let unit_steps = plan.summary().passes * plan.problem().private_units() as f64;
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let mut progress = Progress::new("training");
-    let mut ledger = Ledger::open_or_create(ledger_path).map_err(Failure::bad_input)?;
-
-    let charged = ledger.charge(plan).map_err(Failure::bad_input)?;
+    let (mut ledger, charged) = charge(ledger_path, plan)?;
     let charge = charged.receipt().charge;
     let start = Instant::now();
     let output = match charged.run(&mut noise, &mut progress) {
@@ -103,7 +104,7 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
 }
 
 impl Trained {
-    fn print(&self, ledger: &Path, out: &Path, json: bool) {
+    fn print(&self, ledger: &Path, out: &Path, warning: Option<&str>, json: bool) {
         let guarantee = self.release.certificate.guarantee;
         if json {
             println!(
@@ -116,6 +117,7 @@ impl Trained {
                     "charge": self.release.certificate.charge,
                     "mechanism": self.release.certificate.mechanism,
                     "accounts": self.standings,
+                    "warnings": warning.as_slice(),
                 })
             );
             return;
@@ -130,34 +132,12 @@ impl Trained {
         for standing in self.standings.iter().filter(|standing| standing.account.is_open) {
             println!("Account {}.", crate::commands::ledger::standing_line(standing));
         }
-        println!("\nWrote {0}/model.json, {0}/certificate.json and {0}/report.html.", out.display());
+        let statistics = if self.release.statistics_json.is_some() { ", statistics.json" } else { "" };
+        println!("\nWrote model.json, certificate.json{statistics} and report.html in {}.", out.display());
         if self.release.statistics_json.is_some() {
             println!("Further models at no cost: halflit refit DATA --release {}.", out.display());
         }
         // For the owner at the terminal; not part of the release.
         eprintln!("({:.2} s, {} units/s)", self.seconds, about(self.unit_steps / self.seconds, 3));
     }
-}
-
-/// Refuses a folder that is taken, before anything is spent.
-pub fn must_be_free(out: &Path) -> Result<(), Failure> {
-    let is_taken = match std::fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => out.exists(),
-    };
-    if is_taken {
-        return Err(Failure::BadInput(format!(
-            "{} exists already; choose another folder with --out, or move it away (nothing was spent)",
-            out.display()
-        )));
-    }
-    let parent = parent(out);
-    if !parent.is_dir() {
-        return Err(Failure::BadInput(format!(
-            "{} cannot be made: the folder {} does not exist (nothing was spent)",
-            out.display(),
-            parent.display()
-        )));
-    }
-    Ok(())
 }

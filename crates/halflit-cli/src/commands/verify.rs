@@ -1,5 +1,5 @@
 use crate::Failure;
-use halflit::figures::{at_least, at_most, delta};
+use halflit::figures::{at_least, at_most, declared, delta};
 use halflit::mechanisms::Statement;
 use halflit::{Certificate, Model};
 use serde_json::json;
@@ -66,7 +66,11 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let pure = if verified.delta == 0.0 { " (pure differential privacy)" } else { "" };
-    println!("The certificate holds: epsilon {} at delta {}{pure}.", verified.epsilon, delta(verified.delta));
+    println!(
+        "The certificate holds: epsilon {} at delta {}{pure}.",
+        declared(verified.epsilon),
+        delta(verified.delta)
+    );
     println!("{}", verified.sentence);
     println!(
         "Recomputed epsilon lies between {} and {}.",

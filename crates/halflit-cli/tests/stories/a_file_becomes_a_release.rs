@@ -72,6 +72,23 @@ fn the_budget_runs_out_and_says_so() {
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 2);
 }
 
+/// Whoever reads the warning in time can still stop: it stands before the charge, in words and in JSON.
+#[test]
+fn training_that_buys_nothing_is_warned_of() {
+    let desk = Desk::new(40);
+    let hopeless = "train patients.csv --mechanism noisy_gradient --epsilon 0.001";
+    let said = desk.run(&format!("{hopeless} --out words"));
+    assert_eq!(said.status.code(), Some(0));
+    assert!(crate::stderr(&said).starts_with("warning: at this budget the model"), "{said:?}");
+    let said = desk.run(&format!("{hopeless} --out json --json"));
+    let warning: serde_json::Value = serde_json::from_slice(&said.stderr).unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(answer["warnings"], serde_json::json!([warning["warning"]]));
+    // A ledger that refuses the charge comes after it.
+    let refused = desk.refused(&format!("{hopeless} --out late --ledger privacy.toml"));
+    assert!(refused.find("warning").unwrap() < refused.find("not a halflit ledger").unwrap(), "{refused}");
+}
+
 #[test]
 fn a_skeleton_is_filled_in_step_by_step() {
     let desk = Desk::new(200);
@@ -139,7 +156,8 @@ fn accounts_are_opened_and_closed() {
         desk.refused("ledger open patients.csv --privacy full.toml --account all")
             .contains("no bounded cost")
     );
-    assert!(desk.refused("ledger close nobody patients.csv").contains("open accounts: year"));
-    desk.ok("ledger close year patients.csv");
+    assert!(desk.refused("ledger close patients.csv --account nobody").contains("open accounts: year"));
+    let ledger = "--account year --ledger patients.ledger";
+    assert!(desk.ok(&format!("ledger close {ledger}")).contains("closed in patients.ledger"));
     assert!(desk.ok("ledger show patients.csv").contains("year (closed)"));
 }

@@ -135,9 +135,8 @@ fn the_profile_is_drawn() {
     assert!(told.contains("drawn in profile.svg"), "{told}");
     let drawing = desk.read("profile.svg");
     assert!(drawing.starts_with("<svg") && drawing.ends_with("</svg>") && drawing.contains("the promise"));
-    let nowhere =
-        desk.run("account gaussian --noise-multiplier 2 --change replace --delta 1e-5 --plot no/such.svg");
-    assert_eq!(nowhere.status.code(), Some(1), "{}", crate::stderr(&nowhere));
+    let nowhere = "account gaussian --noise-multiplier 2 --change replace --delta 1e-5 --plot no/such.svg";
+    assert!(desk.refused(nowhere).contains("the folder no does not exist"));
     desk.ok("calibrate gaussian --epsilon 1 --delta 1e-6 --change replace --plot noise.svg");
     assert!(desk.read("noise.svg").starts_with("<svg"));
 }

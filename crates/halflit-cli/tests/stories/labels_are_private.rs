@@ -14,7 +14,8 @@ fn one_release_serves_many_models() {
     assert!(desk.ok("check patients.csv").contains("differ only in the column ill of one row"));
     let plan = desk.json("plan patients.csv");
     assert_eq!(plan["candidates"][0]["mechanism"], "noisy_statistics", "{plan}");
-    desk.ok("train patients.csv");
+    assert!(desk.ok("train patients.csv").contains("statistics.json and report.html in patients-release"));
+    assert!(desk.read("patients-release/report.html").contains("and the statistics where there are any"));
     assert_eq!(
         files_of(&desk.path("patients-release")),
         ["certificate.json", "model.json", "report.html", "statistics.json"]
@@ -39,11 +40,11 @@ fn one_release_serves_many_models() {
         desk.refused(&format!("{projected} --out wrong {wrong}"));
     }
     desk.ok("verify by-stein");
-    for wrong in ["0", "-1", "NaN", "many"] {
+    for wrong in ["0", "-1", "NaN", "many", "1e308"] {
         let refused = desk.refused(&format!(
             "refit patients.csv --release patients-release --out wrong --regularization {wrong}"
         ));
-        assert!(refused.contains("above 0, or stein"), "{refused}");
+        assert!(refused.contains("above 0 and at most 1e9, or stein"), "{refused}");
     }
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
 }
@@ -58,6 +59,17 @@ fn a_refit_does_not_see_the_labels() {
     desk.write("patients.csv", &flipped);
     desk.ok("refit patients.csv --release patients-release --out after");
     assert_eq!(desk.read("before/model.json"), desk.read("after/model.json"));
+    // They may be anything, or not be there at all.
+    desk.write("patients.csv", &flipped.replace(",no\n", ",withdrawn\n"));
+    desk.ok("refit patients.csv --release patients-release --out withdrawn");
+    let without: String =
+        flipped.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    desk.write("patients.csv", &without);
+    desk.ok("refit patients.csv --release patients-release --out without");
+    for other in ["withdrawn", "without"] {
+        assert_eq!(desk.read("before/model.json"), desk.read(&format!("{other}/model.json")));
+    }
+    assert!(desk.refused("train patients.csv --out never").contains("column `ill` is declared"));
 }
 
 #[test]
@@ -72,12 +84,12 @@ fn other_statistics_are_refused() {
     let refused = desk.refused("refit patients.csv --release patients-release --out again");
     assert!(refused.contains("not the statistics that the certificate is about"), "{refused}");
     assert!(!desk.path("again").exists());
-    for size in ["0", "-1", "NaN", "inf"] {
+    for size in ["0", "-1", "NaN", "inf", "1e300", "1e-300"] {
         desk.write("patients-release/statistics.json", &statistics);
         let refused = desk.refused(&format!(
             "refit patients.csv --release patients-release --out again --weight-size {size}"
         ));
-        assert!(refused.contains("above 0"), "{refused}");
+        assert!(refused.contains("--weight-size") && refused.contains("from 1e-9 to 1e9"), "{refused}");
     }
 }
 

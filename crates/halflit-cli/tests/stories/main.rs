@@ -8,6 +8,8 @@ mod labels_are_private;
 mod means_are_released;
 mod nobody_need_be_trusted;
 mod noise_is_calibrated;
+mod nothing_is_overwritten;
+mod private_cells_stay_private;
 mod some_rows_are_public;
 mod the_demo_tells_its_story;
 mod wrong_input_is_refused;

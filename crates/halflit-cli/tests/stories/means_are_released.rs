@@ -84,6 +84,39 @@ fn a_declaration_without_a_task_gives_means_and_a_certificate() {
     assert!(desk.read("clinic-mean/report.html").contains("Private means of 3 columns"));
 }
 
+/// `check` takes the declaration as it is, and says what it is good for.
+#[test]
+fn a_declaration_without_a_task_is_checked() {
+    let desk = clinic(100);
+    let check = "check clinic.csv --privacy clinic.toml";
+    let said = desk.ok(check);
+    for words in [
+        "none; good for halflit mean and halflit local randomize",
+        "columns with bounds     age, glucose, bmi",
+        "halflit mean clinic.csv --privacy clinic.toml --columns age,glucose,bmi --plan",
+        "plan, train and refit need a section [task]",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let answer = desk.json(check);
+    assert_eq!((&answer["label"], &answer["facts"]["public_rows"]), (&serde_json::Value::Null, &10.into()));
+    // Whoever needs a task says so.
+    assert!(desk.refused("plan clinic.csv --privacy clinic.toml").contains("[task] needs `label`"));
+    desk.write("clinic.csv", &desk.read("clinic.csv").replace(",20\n", ",200\n"));
+    assert!(desk.refused(check).contains("column `bmi`: 200 is outside [0, 100]"));
+}
+
+/// A selector that selects nothing is a slip more often than not.
+#[test]
+fn a_selector_without_rows_is_pointed_out() {
+    let desk = clinic(100);
+    desk.write("clinic.toml", &CLINIC.replace("equals = \"yes\"", "equals = \"Yes\""));
+    let said = desk.ok("check clinic.csv --privacy clinic.toml");
+    assert!(said.contains("column `consent` is never Yes") && said.contains("it is yes, no"), "{said}");
+    let answer = desk.json("check clinic.csv --privacy clinic.toml");
+    assert_eq!(answer["remarks"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn variants_noise_and_budget_can_be_chosen() {
     let desk = clinic(2000);
@@ -116,17 +149,21 @@ fn wrong_words_are_refused_before_anything_is_spent() {
         ("--columns consent", "set `use = true`"),
         ("--columns bmi --variant gaussian --noise laplace", "the variant gaussian needs Gaussian noise"),
         ("--columns bmi --noise gaussian --delta 0", "no finite epsilon at delta = 0"),
-        ("--columns bmi --epsilon -1", "must be a finite number above 0"),
-        ("--columns bmi --delta NaN", "at least 0 and below 1"),
+        ("--columns bmi --epsilon -1", "must be a number above 0 and at most 1e9"),
+        ("--columns bmi --delta NaN", "at least 0 and at most 0.5"),
         ("--columns bmi,bmi", "twice"),
         ("--columns bmi --variant best", "possible values"),
+        ("--columns bmi --variant public-only --noise laplace", "--variant public-only adds no noise"),
         ("", "--columns"),
     ] {
         let refused = desk.refused(&format!("mean clinic.csv --privacy clinic.toml {words}"));
         assert!(refused.contains(says), "{words}: {refused}");
     }
     desk.write("clinic.csv", &desk.read("clinic.csv").replace(",20\n", ",200\n"));
-    assert!(desk.refused(MEAN).contains("200 is outside [0, 100]"));
+    let refused = desk.refused(MEAN);
+    // The first of them is in a public row.
+    assert!(refused.contains("column `bmi` has private cells"), "{refused}");
+    assert_eq!(refused.matches("200 is outside [0, 100]").count(), 1, "{refused}");
     assert!(!desk.path("clinic.ledger").exists(), "nothing was spent");
     desk.ok(&format!("{MEAN} --coerce"));
 }

@@ -32,7 +32,7 @@ const RANDOMIZE: &str = "local randomize phones.csv --privacy phones.toml --colu
 fn rows_are_randomized_here_and_averaged_there() {
     let desk = phones(4000);
     let said = desk.ok(RANDOMIZE);
-    assert!(said.contains("4000 messages") && said.contains("ideal arithmetic"), "{said}");
+    assert!(said.contains("4,000 messages") && said.contains("ideal arithmetic"), "{said}");
     assert_eq!(files_of(&desk.path("phones-messages")), ["certificate.json", "messages.ndjson"]);
     desk.ok("verify phones-messages/certificate.json --model phones-messages/messages.ndjson");
     let verified = desk.ok("verify phones-messages");
@@ -106,6 +106,30 @@ fn wrong_words_and_messages_are_refused() {
     assert!(refused.contains("the folder missing does not exist"), "{refused}");
 }
 
+/// What everyone may know needs no noise, and none is sold.
+#[test]
+fn public_columns_are_not_randomized() {
+    let desk = phones(3);
+    let public = "[columns.sleep]\nvisibility = \"public\"";
+    desk.write("phones.toml", &PHONES.replace("[columns.sleep]", public));
+    for words in [RANDOMIZE.to_owned(), format!("{RANDOMIZE} --plan")] {
+        let refused = desk.refused(&words);
+        assert!(refused.contains("column `sleep` is declared public"), "{refused}");
+    }
+    assert!(!desk.path("phones.ledger").exists());
+}
+
+#[test]
+fn one_public_row_is_one() {
+    let desk = phones(3);
+    let selector = "unit = \"row\"\npublic_rows = { column = \"consent\", equals = 1 }";
+    let consent = "[columns.consent]\nvisibility = \"public\"\n";
+    desk.write("phones.toml", &(PHONES.replace("unit = \"row\"", selector) + consent));
+    desk.write("phones.csv", "steps,sleep,consent\n1,2,1\n3,4,0\n");
+    let said = desk.ok(RANDOMIZE);
+    assert!(said.contains("The 1 public row is in") && said.contains("\n1 message, each"), "{said}");
+}
+
 const SURVEY: &str = r#"[budget]
 epsilon = 4.0
 delta = 0
@@ -142,7 +166,7 @@ fn private_rows_are_never_averaged_as_they_are() {
     let desk = survey();
     let said = desk.ok("local randomize survey.csv --privacy survey.toml --columns age,hours");
     assert!(
-        said.contains("3800 messages")
+        said.contains("3,800 messages")
             && said.contains("The 200 public rows are in survey-messages/public.csv"),
         "{said}"
     );

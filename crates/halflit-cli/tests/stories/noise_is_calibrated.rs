@@ -84,6 +84,7 @@ fn what_cannot_be_calibrated_is_refused() {
     for (words, expected) in [
         ("gaussian --epsilon 1 --delta 1e-6", "--change"),
         ("gaussian --epsilon 1 --delta 0 --change replace", "no noise multiplier fits"),
+        ("gaussian --epsilon 1 --delta 0.999999 --change replace", "at most 0.5"),
         ("gaussian --epsilon nan --delta 1e-6 --change replace", "--epsilon"),
         ("gaussian --epsilon 1 --delta 1e-6 --change replace --noise-multiplier 3", "--find noise"),
         ("gaussian --epsilon 1 --delta 1e-6 --change replace --find steps", "--noise-multiplier is missing"),

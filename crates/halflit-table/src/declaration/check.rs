@@ -5,7 +5,7 @@ use super::problem::{DeclarationError, Problem, Refusal};
 use super::protect::{Protect, Selector, UnitKind, protect};
 use super::section::{At, Page, Section};
 use super::task::{TaskDraft, task};
-use super::words::{above_zero, conflict, keep, nearest_or_list, not_allowed, required_number};
+use super::words::{conflict, keep, nearest_or_list, not_allowed, required_number};
 use super::{
     Budget, ColumnDomain, Declaration, DeclaredColumn, Predicts, Protection, Role, Task, Visibility,
 };
@@ -74,6 +74,8 @@ fn check(
         label: task.as_ref().and_then(|task| task.label.as_ref()),
         user: protect.user.as_ref(),
         selector: protect.selector.as_ref().map(|selector| &selector.column),
+        misses_the_user: protect.user.is_none()
+            && protect.unit.as_ref().is_some_and(|unit| unit.value == UnitKind::User),
     };
     let columns = columns::check(page, &drafts, &parts);
     check_selector_values(page, protect.selector.as_ref(), &drafts);
@@ -87,6 +89,7 @@ fn check(
             declared_units: protect.units,
             rows_per_user: protect.rows_per_user,
             columns,
+            has_task: with_task,
         })
     };
     (protection(), task.and_then(|task| Some((checked_task(task)?, loss?))))
@@ -108,13 +111,16 @@ fn budget(page: &Page, section: &Section) -> Option<Budget> {
     let epsilon = required_number(page, section, "epsilon", "how much privacy may be spent", "epsilon = 1.0");
     let delta =
         required_number(page, section, "delta", "the chance that the guarantee may fail", "delta = 1e-6");
-    let epsilon = above_zero(page, "epsilon", epsilon, "1.0 is a common choice");
-    let delta = delta.and_then(|delta| {
-        let inside = (0.0..1.0).contains(&delta.value);
-        let fix = "choose it well below one over the number of units, for instance 1e-6; 0 asks for pure differential privacy";
-        keep(page, inside, "delta", delta, "a number of at least 0 and below 1", fix)
+    let epsilon = epsilon.and_then(|epsilon| {
+        let inside = epsilon.value > 0.0 && epsilon.value <= Budget::MOST_EPSILON;
+        keep(page, inside, "epsilon", epsilon, "a number above 0 and at most 1e9", "1.0 is a common choice")
     });
-    Some(Budget { epsilon: epsilon?, delta: delta?.value })
+    let delta = delta.and_then(|delta| {
+        let inside = (0.0..=Budget::MOST_DELTA).contains(&delta.value);
+        let fix = "choose it well below one over the number of units, for instance 1e-6; 0 asks for pure differential privacy";
+        keep(page, inside, "delta", delta, "a number of at least 0 and at most 0.5", fix)
+    });
+    Some(Budget { epsilon: epsilon?.value, delta: delta?.value })
 }
 
 /// The loss, if the label's domain is what it is about.

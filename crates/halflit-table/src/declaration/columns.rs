@@ -1,7 +1,7 @@
 //! The sections `[columns.*]`: what every column is, and who may see it.
 
 use super::problem::{Refusal, listed};
-use super::section::{At, Page, Section};
+use super::section::{At, Page, Section, nearest};
 use super::words::{conflict, not_allowed, one_of};
 use super::{ColumnDomain, DeclaredColumn, Role, Visibility};
 use crate::encoding::Affine;
@@ -25,6 +25,8 @@ pub(super) struct Parts<'a> {
     pub(super) label: Option<&'a At<String>>,
     pub(super) user: Option<&'a At<String>>,
     pub(super) selector: Option<&'a At<String>>,
+    /// Rows belong to users, but no column is named that says to whom.
+    pub(super) misses_the_user: bool,
 }
 
 pub(super) fn drafts(page: &Page, section: &Section) -> Vec<Draft> {
@@ -143,7 +145,7 @@ pub(super) fn check(page: &Page, drafts: &[Draft], parts: &Parts) -> Vec<Declare
     for (at, role) in structural {
         let Some(at) = at else { continue };
         match declared(at) {
-            None => page.refuse(&at.span, Refusal::NotDeclared { column: at.value.clone(), role }),
+            None => page.refuse(&at.span, not_declared(at, role, drafts)),
             Some(draft) if !draft.is_public() => {
                 page.refuse(&at.span, Refusal::NotPublic { column: at.value.clone(), role });
             }
@@ -152,14 +154,22 @@ pub(super) fn check(page: &Page, drafts: &[Draft], parts: &Parts) -> Vec<Declare
     }
     if let Some(label) = parts.label {
         if declared(label).is_none() {
-            page.refuse(&label.span, Refusal::NotDeclared { column: label.value.clone(), role: "label" });
+            page.refuse(&label.span, not_declared(label, "label", drafts));
         }
         if parts.user.is_some_and(|user| user.value == label.value) {
             let why = "the user id cannot be predicted".to_owned();
             conflict(page, &label.span, "label", why, "choose another column as the label");
         }
     }
-    drafts.iter().map(|draft| check_column(page, draft, parts)).collect()
+    let is_unknown = |part: Option<&At<String>>| part.is_some_and(|at| declared(at).is_none());
+    let misses_a_part = parts.misses_the_user || is_unknown(parts.user) || is_unknown(parts.selector);
+    drafts.iter().map(|draft| check_column(page, draft, parts, misses_a_part)).collect()
+}
+
+fn not_declared(at: &At<String>, role: &'static str, drafts: &[Draft]) -> Refusal {
+    let names: Vec<&str> = drafts.iter().map(|draft| draft.name.value.as_str()).collect();
+    let nearest = nearest(&at.value, &names).map(str::to_owned);
+    Refusal::NotDeclared { column: at.value.clone(), nearest, role }
 }
 
 impl Draft {
@@ -168,7 +178,8 @@ impl Draft {
     }
 }
 
-fn check_column(page: &Page, draft: &Draft, parts: &Parts) -> DeclaredColumn {
+/// `misses_a_part`: the column that says whose a row is, or which rows are public, has not been found and so has been refused already.
+fn check_column(page: &Page, draft: &Draft, parts: &Parts, misses_a_part: bool) -> DeclaredColumn {
     let name = &draft.name.value;
     let is = |part: Option<&At<String>>| part.is_some_and(|part| part.value == *name);
     let used = draft.used.as_ref().map(|used| used.value);
@@ -190,7 +201,9 @@ fn check_column(page: &Page, draft: &Draft, parts: &Parts) -> DeclaredColumn {
             "remove it, or choose another label",
         );
     }
-    if role != Role::Unused && !draft.domain_written {
+    // A public column without a domain may be the one that is missing: it needs none then.
+    let may_be_the_part = misses_a_part && draft.is_public() && role == Role::Feature;
+    if role != Role::Unused && !draft.domain_written && !may_be_the_part {
         let refusal = Refusal::MissingKey {
             section: draft.header.clone(),
             key: "bounds",

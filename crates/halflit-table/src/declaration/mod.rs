@@ -36,10 +36,17 @@ pub struct Declaration {
 /// What may be spent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Finite and above 0.
+    /// Above 0 and at most 1e9.
     pub epsilon: f64,
-    /// At least 0 and below 1. At 0 only mechanisms with pure differential privacy fit.
+    /// At least 0 and at most 0.5. At 0 only mechanisms with pure differential privacy fit.
     pub delta: f64,
+}
+
+impl Budget {
+    /// The accountant goes no further.
+    pub const MOST_EPSILON: f64 = 1e9;
+    /// A promise that may fail more often than not promises nothing, and no noise is sought for it.
+    pub const MOST_DELTA: f64 = 0.5;
 }
 
 /// What is to be learned.

@@ -113,10 +113,16 @@ pub enum Refusal {
         fix: String,
     },
     /// A column that plays a part but has no section of its own.
-    #[error("column `{column}` is the {role} but is not declared; add `[columns.{}]`", quoted_key(column))]
+    #[error(
+        "column `{column}` is the {role} but is not declared{}; add `[columns.{}]`",
+        nearest.as_ref().map_or(String::new(), |nearest| format!(" (did you mean `{nearest}`?)")),
+        quoted_key(column)
+    )]
     NotDeclared {
         /// The column.
         column: String,
+        /// The declared column closest in spelling.
+        nearest: Option<String>,
         /// The part it plays.
         role: &'static str,
     },

@@ -13,6 +13,7 @@ pub struct Protection {
     pub(super) declared_units: Option<u64>,
     pub(super) rows_per_user: Option<u64>,
     pub(super) columns: Vec<DeclaredColumn>,
+    pub(super) has_task: bool,
 }
 
 impl Protection {
@@ -27,6 +28,11 @@ impl Protection {
     /// The name given to [`Protection::parse`].
     pub fn file(&self) -> &str {
         &self.file
+    }
+
+    /// Whether the declaration says what is to be learned; then [`super::Declaration::parse`] takes it, too.
+    pub fn has_task(&self) -> bool {
+        self.has_task
     }
 
     /// What may be spent.

@@ -195,13 +195,23 @@ fn a_budget_may_have_no_delta() {
 fn refused_declarations() {
     let cases: &[(&str, &str, &str, &str)] = &[
         // budget
-        (SMALL, "epsilon = 1.0", "epsilon = 0", "`epsilon` is 0, but must be a finite number above 0"),
+        (
+            SMALL,
+            "epsilon = 1.0",
+            "epsilon = 0",
+            "`epsilon` is 0, but must be a number above 0 and at most 1e9",
+        ),
         (SMALL, "epsilon = 1.0", "epsilon = -1", "`epsilon` is -1"),
         (SMALL, "epsilon = 1.0", "epsilon = nan", "`epsilon` is nan"),
         (SMALL, "epsilon = 1.0", "epsilon = inf", "`epsilon` is inf"),
         (SMALL, "epsilon = 1.0", "epsilon = \"1\"", "`epsilon` is a text, but must be a number"),
         (SMALL, "epsilon = 1.0\n", "", "[budget] needs `epsilon`"),
-        (SMALL, "delta = 1e-6", "delta = 1", "`delta` is 1, but must be a number of at least 0 and below 1"),
+        (
+            SMALL,
+            "delta = 1e-6",
+            "delta = 1",
+            "`delta` is 1, but must be a number of at least 0 and at most 0.5",
+        ),
         (SMALL, "delta = 1e-6", "delta = nan", "`delta` is nan"),
         (SMALL, "delta = 1e-6", "delta = -1e-6", "`delta` is -1e-6"),
         (SMALL, "delta = 1e-6", "delta = inf", "`delta` is inf"),
@@ -227,7 +237,7 @@ fn refused_declarations() {
             FULL,
             "rows_per_user = 10",
             "rows_per_user = 0",
-            "`rows_per_user` is 0, but must be a whole number of at least 1",
+            "`rows_per_user` is 0, but must be a whole number from 1 to 1e15",
         ),
         (FULL, "rows_per_user = 10", "rows_per_user = 2.5", "`rows_per_user` is 2.5"),
         (
@@ -307,7 +317,7 @@ fn refused_declarations() {
             SMALL,
             "label = \"y\"",
             "label = \"z\"",
-            "column `z` is the label but is not declared; add `[columns.z]`",
+            "column `z` is the label but is not declared (did you mean `x`?); add `[columns.z]`",
         ),
         (SMALL, "label = \"y\"", "label = \"fill in\"", "fill in `label` in [task]"),
         (SMALL, "loss = \"squared\"\n", "", "[task] needs `loss`"),

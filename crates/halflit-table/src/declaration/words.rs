@@ -56,11 +56,13 @@ pub(super) fn above_zero(page: &Page, key: &str, number: Option<At<f64>>, fix: &
 }
 
 pub(super) fn whole_number(page: &Page, section: &Section, key: &str) -> Option<u64> {
-    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    // Far above the rows of any table, and exact as a number.
+    const LARGEST: f64 = 1e15;
     let number = section.number(page, key, "a whole number")?;
-    let allowed = number.value >= 1.0 && number.value <= LARGEST && number.value.fract() == 0.0;
-    keep(page, allowed, key, number, "a whole number of at least 1", "1 is the smallest")
-        .map(|number| number.value as u64)
+    let allowed = (1.0..=LARGEST).contains(&number.value) && number.value.fract() == 0.0;
+    let fix = format!("write down how many {key} there can be");
+    let fix = if key == "rows_per_user" { "write down how many private rows of a user count" } else { &fix };
+    keep(page, allowed, key, number, "a whole number from 1 to 1e15", fix).map(|number| number.value as u64)
 }
 
 pub(super) fn one_of<T: Clone>(

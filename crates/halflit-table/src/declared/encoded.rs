@@ -1,12 +1,11 @@
 //! The encoded table: public rows open, private rows sealed, and a view of what is public in private rows.
 
 use super::split::Split;
-use super::{Declared, PublicFacts};
+use super::{Declared, PublicFacts, is_sensitive};
 use crate::encoding::{EncodeError, Encoding, OutOfDomain};
 use crate::sealed::Sealed;
 use crate::table::Table;
 use halflit_convex::{DenseRows, Rows, RowsError, SparseRows};
-use halflit_privacy::SensitiveColumns;
 
 /// A table on the feature lattice.
 ///
@@ -85,15 +84,18 @@ impl EncodedTable {
             None => Units::Rows(split.private.len()),
             Some(offsets) => Units::Users { offsets: offsets.clone() },
         };
-        let label_is_sensitive = match declared.relation().sensitive() {
-            SensitiveColumns::All => true,
-            SensitiveColumns::Named(names) => names.contains(encoding.label_name()),
+        let label_is_sensitive = is_sensitive(declared.relation(), encoding.label_name());
+        // The column may be missing where nobody asks for a label.
+        let labels = |rows: &[u32], are_needed: bool| match are_needed {
+            true => encoding.labels(table, rows, out_of_domain),
+            false => Ok(Vec::new()),
         };
+        let has_private_labels = declared.has_private_labels;
         Ok(EncodedTable {
             public_rows: encoding.rows(table, &split.public)?,
-            public_labels: encoding.labels(table, &split.public, out_of_domain)?,
+            public_labels: labels(&split.public, has_private_labels || !split.public.is_empty())?,
             private_rows: Sealed::new(encoding.rows(table, &split.private)?),
-            private_labels: Sealed::new(encoding.labels(table, &split.private, out_of_domain)?),
+            private_labels: Sealed::new(labels(&split.private, has_private_labels)?),
             private_units: Sealed::new(units),
             facts: declared.facts().clone(),
             label_is_sensitive,
@@ -120,10 +122,7 @@ impl EncodedTable {
                 return Err(RowsError::NoSuchRow { row: labels.len(), len: rows.len() });
             }
         }
-        let label_is_sensitive = match facts.relation.sensitive() {
-            SensitiveColumns::All => true,
-            SensitiveColumns::Named(names) => names.contains(encoding.label_name()),
-        };
+        let label_is_sensitive = is_sensitive(&facts.relation, encoding.label_name());
         Ok(EncodedTable {
             public_rows: public.0,
             public_labels: public.1,

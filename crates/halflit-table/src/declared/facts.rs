@@ -1,6 +1,7 @@
 //! What everyone may know about a declared table.
 
-use halflit_privacy::{Change, Relation, SensitiveColumns, Unit};
+use super::places_are_public;
+use halflit_privacy::{Change, Relation};
 use serde::Serialize;
 
 /// Facts that hold for a table and all its neighbours, so that planning may use them freely.
@@ -59,9 +60,7 @@ impl Counts {
         relation: &Relation,
         declared_units: Option<u64>,
     ) -> (u64, Option<u64>, Option<u64>) {
-        let some_columns_are_public = matches!(relation.sensitive(), SensitiveColumns::Named(_));
-        let replaced_row_by_row = *relation.unit() == Unit::Row && relation.change() == Change::Replace;
-        let rows_are_public = some_columns_are_public || replaced_row_by_row;
+        let rows_are_public = places_are_public(relation);
         let units = match relation.change() {
             Change::Replace => self.private_units,
             // Parsing has made sure that it is declared.

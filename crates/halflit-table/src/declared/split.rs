@@ -4,7 +4,7 @@ use super::BindError;
 use crate::declaration::Protection;
 use crate::encoding::number_texts;
 use crate::findings::{Fault, Finding, LISTED_FINDINGS};
-use crate::table::{MISSING, ReadCells, Table};
+use crate::table::{MISSING, ReadCells, Table, Texts};
 use crate::value::comparable;
 use halflit_privacy::{PrivateRows, Unit};
 use std::borrow::Cow;
@@ -32,11 +32,13 @@ impl Split {
         let split = Split { public, private, offsets: None, too_many: (0, Vec::new()) };
         match protection.relation().unit() {
             Unit::Row => Ok(split),
-            Unit::User { id_column } => split.by_user(table, id_column, protection.rows_per_user()),
+            Unit::User { id_column } => split.by_user(table, id_column, protection),
         }
     }
 
-    fn by_user(self, table: &Table, id_column: &str, most: Option<u64>) -> Result<Split, BindError> {
+    fn by_user(self, table: &Table, id_column: &str, protection: &Protection) -> Result<Split, BindError> {
+        let most = protection.rows_per_user();
+        let place_is_public = super::places_are_public(protection.relation());
         let ids = ComparableTexts::new(table, id_column)?;
         let users = ids.ranks();
         let mut rows_of: Vec<Vec<u32>> = vec![Vec::new(); users.iter().max().map_or(0, |last| last + 1)];
@@ -46,6 +48,7 @@ impl Split {
                 file: table.source().to_owned(),
                 row: row as usize + 1,
                 line: table.line(row as usize),
+                place_is_public,
             })?;
             rows_of[users[code]].push(row);
         }
@@ -110,6 +113,16 @@ pub(super) fn public_and_private(
             rows.partition(|&row| cells.code(row).is_some_and(|code| is_wanted[code]))
         }
     })
+}
+
+/// The distinct texts of a column, without the empty one.
+pub(super) fn written_values(table: &Table, column: &str) -> Vec<String> {
+    let texts = |texts: &Texts| texts.distinct.iter().map(|text| text.to_string()).collect();
+    match super::find(table, column) {
+        Ok(ReadCells::Text(cells)) => texts(cells),
+        Ok(ReadCells::Numbers(cells)) => texts(&number_texts(&cells.values)),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The cells of a column as comparable texts.

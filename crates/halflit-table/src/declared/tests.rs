@@ -156,9 +156,12 @@ fn neighbours_look_alike_from_outside() {
 #[test]
 fn rows_beyond_the_declared_maximum_are_found_or_left_out() {
     let declared = bind("unit = 'user'\nuser = 'id'\nrows_per_user = 2", "", "", "");
-    let EncodeError::OutOfDomain(findings) = declared.encode(OutOfDomain::Refuse).unwrap_err() else {
-        panic!("user 2 has three rows")
-    };
+    let refused = declared.encode(OutOfDomain::Refuse).unwrap_err().to_string();
+    assert!(
+        refused.contains("some users have more private rows than rows_per_user, which is 2"),
+        "{refused}"
+    );
+    let findings = declared.findings().unwrap();
     assert_eq!(findings.total(), 1);
     let finding = &findings.listed()[0];
     assert_eq!((finding.row, finding.column.as_str()), (6, "id"));
@@ -167,6 +170,81 @@ fn rows_beyond_the_declared_maximum_are_found_or_left_out() {
     let token = Unsealed::charge_was_recorded();
     assert_eq!(*encoded.private_units().open(&token), Units::Users { offsets: vec![0, 1, 3, 5] });
     assert_eq!(ages(encoded.private_rows().open(&token)), [-ONE / 2, ONE, ONE / 2, -ONE, 0]);
+}
+
+/// Of cells outside their domains everyone may see those of public columns and rows; of others the column is named, where places
+/// are public at all.
+#[test]
+fn a_refusal_shows_public_cells_alone() {
+    let cells = |age: [f64; 3], y: [&str; 3]| {
+        let text = |cells: [&str; 3]| Column::Text(cells.map(str::to_owned).to_vec());
+        let columns = [
+            ("id", text(["1", "2", "3"])),
+            ("consent", text(["yes", "no", "no"])),
+            ("age", Column::Numbers(age.to_vec())),
+            ("sex", text(["f"; 3])),
+            ("y", text(y)),
+        ];
+        Table::from_columns(columns.map(|(name, column)| (name.to_owned(), column)).into()).unwrap()
+    };
+    let refused = |protect: &str, age: &str, table: Table| {
+        let declared = Declared::bind(declaration(protect, age, "", ""), table).unwrap();
+        declared.encode(OutOfDomain::Refuse).unwrap_err().to_string()
+    };
+    let rows = format!("unit = 'row'\n{SELECTOR}");
+    let said = refused(&rows, PUBLIC, cells([0.0, 7.5, 0.0], ["odd", "a", "secret"]));
+    assert!(said.contains("row 2: column `age`: 7.5 is outside [0, 1]"), "{said}");
+    assert!(said.contains("row 1: column `y`: `odd` is not among"), "{said}");
+    assert!(said.contains("column `y` has private cells outside its declared domain"), "{said}");
+    assert!(said.contains("halflit check") && !said.contains("secret") && !said.contains("row 3"), "{said}");
+    // The same words whichever private cells it is, and however many.
+    for y in [["odd", "secret", "a"], ["odd", "other", "thing"]] {
+        assert_eq!(refused(&rows, PUBLIC, cells([0.0, 7.5, 0.0], y)), said);
+    }
+    let users = format!("unit = 'user'\nuser = 'id'\n{SELECTOR}");
+    let said = refused(&users, "", cells([7.5, 0.0, 0.0], ["a", "a", "a"]));
+    assert!(said.contains("column `age` has private cells") && !said.contains("7.5"), "{said}");
+}
+
+#[test]
+fn a_selector_that_selects_nothing_is_remarked_upon() {
+    let declared = bind("unit = 'row'\npublic_rows = { column = 'consent', equals = 'Yes' }", "", "", "");
+    let findings = declared.findings().unwrap();
+    let remark = &findings.remarks()[0];
+    assert!(remark.contains("column `consent` is never Yes") && remark.contains("it is no, yes"), "{remark}");
+}
+
+#[test]
+fn whoever_needs_no_private_labels_may_come_without() {
+    let without = |protect: &str, y: Option<&str>| {
+        let columns = table();
+        let texts = |name: &str| match columns.column(name).unwrap().read().unwrap() {
+            ReadCells::Text(texts) => {
+                (0..6).map(|row| texts.get(row).unwrap_or_default().to_owned()).collect()
+            }
+            ReadCells::Numbers(_) => panic!("{name} is text"),
+        };
+        let mut named = vec![
+            ("id", Column::Text(texts("id"))),
+            ("consent", Column::Text(texts("consent"))),
+            ("age", Column::Numbers(vec![0.0; 6])),
+            ("sex", Column::Text(texts("sex"))),
+        ];
+        named.extend(y.map(|y| ("y", Column::Text(vec![y.to_owned(); 6]))));
+        let named = named.into_iter().map(|(name, column)| (name.to_owned(), column)).collect();
+        let declaration = declaration(protect, PUBLIC, PUBLIC, "");
+        let declared =
+            Declared::bind_without_private_labels(declaration, Table::from_columns(named).unwrap());
+        declared
+            .map(|declared| declared.encode(OutOfDomain::Refuse).map(|encoded| encoded.public_rows().len()))
+    };
+    assert_eq!(without("unit = 'row'", None).unwrap().unwrap(), 0);
+    assert_eq!(without("unit = 'row'", Some("unknown")).unwrap().unwrap(), 0);
+    let protect = format!("unit = 'row'\n{SELECTOR}");
+    assert!(matches!(without(&protect, None), Err(BindError::MissingColumn { .. })));
+    let refused = without(&protect, Some("unknown")).unwrap().unwrap_err().to_string();
+    assert!(refused.contains("1 finding ") && refused.contains("`unknown`"), "{refused}");
+    assert_eq!(without(&protect, Some("a")).unwrap().unwrap(), 1);
 }
 
 #[test]
@@ -234,6 +312,12 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(many, BindError::TooManyUnits { unit: "row", declared: 5, found: 6, .. }), "{many}");
     let nobody = error(declaration("unit = 'user'\nuser = 'consent'", "", "", ""), table());
     assert!(matches!(nobody, BindError::NoUser { row: 5, .. }), "{nobody}");
+    // How many rows another user has is private, and with it where this one stands.
+    assert!(nobody.to_string().contains(": some row: column `consent` is empty"), "{nobody}");
+    assert_eq!(nobody.for_the_owner().as_deref(), Some("it is row 5"));
+    assert!(!many.to_string().contains('6') && many.for_the_owner().unwrap().contains('6'), "{many}");
+    let nobody = error(declaration("unit = 'user'\nuser = 'consent'", PUBLIC, "", ""), table());
+    assert!(nobody.to_string().contains("row 5") && nobody.for_the_owner().is_none(), "{nobody}");
     let public = "unit = 'row'\npublic_rows = { column = 'id', in = [1, 2, 10] }";
     let nothing = error(declaration(public, "", "", ""), table());
     assert!(matches!(nothing, BindError::NothingPrivate { .. }), "{nothing}");

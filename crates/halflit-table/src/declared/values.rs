@@ -2,9 +2,10 @@
 
 use super::split::{Split, public_and_private};
 use super::{
-    BindError, PublicFacts, Shape, Units, add_unit_findings, check_columns, checked_split, public_facts,
+    BindError, Protected, PublicFacts, Shape, Units, add_unit_findings, check_columns, checked_split,
+    is_sensitive, public_facts,
 };
-use crate::declaration::{ColumnDomain, Protection, Role, listed, nearest};
+use crate::declaration::{ColumnDomain, DeclaredColumn, Protection, Role, listed, nearest};
 use crate::encoding::{
     Affine, DomainCells, EncodeError, OutOfDomain, default_number, find, inspect, or_default,
 };
@@ -13,7 +14,7 @@ use crate::read::{ReadAs, ReadOptions};
 use crate::sealed::Sealed;
 use crate::table::Table;
 use halflit_convex::FEATURE_BITS;
-use halflit_privacy::{PrivateRows, SensitiveColumns};
+use halflit_privacy::PrivateRows;
 use std::fmt;
 use thiserror::Error;
 
@@ -90,7 +91,7 @@ pub enum ValuesError {
     /// The declaration does not fit the file.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Cells outside their bounds. For the data owner: it names cells.
+    /// Cells outside their bounds.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
@@ -263,7 +264,7 @@ impl Values {
             if columns.iter().any(|earlier| earlier.name == *name) {
                 return Err(ValuesError::Repeated { column });
             }
-            let sensitive = is_sensitive(protection, name);
+            let sensitive = is_sensitive(protection.relation(), name);
             columns.push(ValueColumn {
                 name: column,
                 affine: Affine::new(low, high),
@@ -283,7 +284,7 @@ impl Values {
     /// Takes the chosen columns from a table. The private part comes out sealed.
     ///
     /// # Errors
-    /// The declaration does not fit the file; with [`OutOfDomain::Refuse`], cells outside their bounds (for the data owner).
+    /// The declaration does not fit the file; with [`OutOfDomain::Refuse`], cells outside their bounds; of private ones the columns are named.
     pub fn bind(
         protection: Protection,
         mut columns: Vec<ValueColumn>,
@@ -292,27 +293,18 @@ impl Values {
     ) -> Result<Values, ValuesError> {
         // Who is protected is decided by the declaration that the table is bound to, wherever the columns come from.
         for column in &mut columns {
-            column.sensitive = is_sensitive(&protection, &column.name);
+            column.sensitive = is_sensitive(protection.relation(), &column.name);
         }
         let is_chosen = |name: &str| columns.iter().any(|column| column.name == name);
-        check_columns(&protection, table, |declared| is_chosen(&declared.name))?;
+        check_columns(&protection, table, |_| true, |declared| is_chosen(&declared.name))?;
         let split = checked_split(&protection, table)?;
         if out_of_domain == OutOfDomain::Refuse {
-            let mut findings = findings(&columns, table, &(0..table.rows() as u32).collect::<Vec<u32>>())?;
-            add_unit_findings(&mut findings, &protection, &split);
-            if !findings.is_empty() {
-                return Err(EncodeError::OutOfDomain(findings).into());
-            }
+            let domains: Vec<(&str, ColumnDomain)> =
+                columns.iter().map(|column| (column.name(), column.domain())).collect();
+            Protected { protection: &protection, table, split: &split }
+                .refuse_findings(&domains, |_| true)?;
         }
-        let width = columns.len();
-        let shape = Shape {
-            features: width,
-            width,
-            row_norm_bound: (width as f64).sqrt().next_up(),
-            largest_squared_norm: (width as u64) << (2 * FEATURE_BITS),
-            sparse: false,
-        };
-        let facts = public_facts(&protection, shape, table, &split);
+        let facts = public_facts(&protection, shape(columns.len()), table, &split);
         let Split { public, private, offsets, .. } = split;
         let units = match offsets {
             None => Units::Rows(private.len()),
@@ -326,6 +318,31 @@ impl Values {
             columns,
             facts,
         })
+    }
+
+    /// The owner-side check of a declaration that needs no task: what everyone may know of a table from which all numeric columns are
+    /// taken, and every cell outside its declared domain. The findings are **for the data owner only**.
+    ///
+    /// # Errors
+    /// The declaration does not fit the file.
+    pub fn check_everything(
+        protection: &Protection,
+        table: &Table,
+    ) -> Result<(PublicFacts, Findings), ValuesError> {
+        let is_used = |column: &DeclaredColumn| column.role != Role::Unused;
+        check_columns(protection, table, |_| true, is_used)?;
+        let split = checked_split(protection, table)?;
+        let mut findings = Findings::new(table.source());
+        let mut numbers = 0;
+        for column in protection.columns().iter().filter(|column| is_used(column)) {
+            let Some(domain) = &column.domain else { continue };
+            numbers += usize::from(matches!(domain, ColumnDomain::Bounds { .. }));
+            let cells = find(table, &column.name)?;
+            let (total, first) = inspect(table, &column.name, cells, domain, 0..table.rows());
+            findings.add(&column.name, total, first);
+        }
+        add_unit_findings(&mut findings, protection, table, &split);
+        Ok((public_facts(protection, shape(numbers), table, &split), findings))
     }
 
     /// The declaration's protection.
@@ -376,10 +393,14 @@ impl fmt::Debug for Values {
     }
 }
 
-fn is_sensitive(protection: &Protection, column: &str) -> bool {
-    match protection.relation().sensitive() {
-        SensitiveColumns::All => true,
-        SensitiveColumns::Named(names) => names.contains(column),
+/// Rows with one coordinate from each of these numeric columns.
+fn shape(columns: usize) -> Shape {
+    Shape {
+        features: columns,
+        width: columns,
+        row_norm_bound: (columns as f64).sqrt().next_up(),
+        largest_squared_norm: (columns as u64) << (2 * FEATURE_BITS),
+        sparse: false,
     }
 }
 
@@ -499,7 +520,10 @@ mod tests {
         let columns = || chosen(&["income"]).unwrap();
         let refused =
             Values::bind(protection(), columns(), &table, OutOfDomain::Refuse).unwrap_err().to_string();
-        assert!(refused.contains("-11 is outside [-10, 10]") && refused.contains("2 findings"), "{refused}");
+        assert!(
+            refused.contains("column `income` has private cells") && !refused.contains("-11"),
+            "{refused}"
+        );
         Values::bind(protection(), columns(), &table, OutOfDomain::Coerce).unwrap();
         let open = ValueColumn::encode_all_as_public(&columns(), &table, OutOfDomain::Coerce).unwrap();
         assert_eq!(open, [-1.0, 0.0, 0.0, 1.0]);

@@ -28,7 +28,7 @@ pub(crate) use record::SMALLEST_ROW_NORM;
 pub(crate) use rows::{Storage, default_number, or_default};
 
 use crate::declaration::{ColumnDomain, Declaration, DeclaredColumn, DeclaredLoss, Role, Visibility};
-use crate::findings::Findings;
+use crate::findings::{Findings, PublicFindings};
 use crate::read::{ReadAs, ReadOptions};
 use crate::table::{ReadCells, Table};
 use clip::{Clip, Group};
@@ -120,9 +120,12 @@ pub enum EncodeError {
         /// Why, if the column is there but was not read.
         reason: String,
     },
-    /// Cells lie outside their domains.
+    /// Cells lie outside their domains, in a file that nobody protects: the message shows them.
     #[error("{0}\nmend the cells, widen the declaration, or coerce them (--coerce)")]
     OutOfDomain(Findings),
+    /// Cells of a protected table lie outside their domains.
+    #[error("{0}\nmend the cells, widen the declaration, or coerce them (--coerce)")]
+    ProtectedOutOfDomain(Box<PublicFindings>),
     /// Coercing a label needs to know what a missing one becomes.
     #[error(
         "coercing needs a default for the label `{label}`; add `default = ...` to its column in the declaration"
@@ -220,6 +223,11 @@ impl Encoding {
     /// The label column.
     pub fn label_name(&self) -> &str {
         &self.label.name
+    }
+
+    /// What a label may be.
+    pub(crate) fn label_domain(&self) -> ColumnDomain {
+        self.label.domain()
     }
 
     /// How labels become numbers, and back.

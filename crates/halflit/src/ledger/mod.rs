@@ -47,7 +47,7 @@ pub enum LedgerError {
     #[error(
         "account {account} allows epsilon {} at delta {}; this release would bring it to epsilon {}{}; plan with a smaller \
          --epsilon, or give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
-        cap.epsilon, crate::figures::delta(cap.delta), crate::figures::at_most(*after, 4), what_is_left(*cap, *left)
+        crate::figures::declared(cap.epsilon), crate::figures::delta(cap.delta), crate::figures::at_most(*after, 4), what_is_left(*cap, *left)
     )]
     OverCap {
         /// Which account.
@@ -73,7 +73,7 @@ pub enum LedgerError {
     },
     /// The charge has no bounded cost in an open account.
     #[error(
-        "this release has no bounded cost in the open account {account}: {why}; close that account first (halflit ledger close {account}), which gives its promise up for later releases"
+        "this release has no bounded cost in the open account {account}: {why}; close that account first (halflit ledger close DATA --account {account}), which gives its promise up for later releases"
     )]
     Unbounded {
         /// Which account.
@@ -307,6 +307,19 @@ impl Ledger {
         Self::checked(Log::open_or_create(path, &first)?)
     }
 
+    /// Opens the ledger that a plan is to be charged to, creating one where there is none and the plan fits its own declared budget: a
+    /// charge that is refused leaves no empty ledger behind.
+    ///
+    /// # Errors
+    /// As [`Ledger::open_or_create`], and as [`Ledger::charge`] where there is no ledger yet.
+    pub fn open_or_create_for(path: &Path, plan: &impl Priced) -> Result<Self, LedgerError> {
+        // A link that leads nowhere is something, too.
+        if std::fs::symlink_metadata(path).is_err() {
+            State::of(&[], path)?.admit(plan.relation(), plan.event(), plan.declared_budget())?;
+        }
+        Self::open_or_create(path)
+    }
+
     /// Opens a ledger that must be there.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         Self::checked(Log::open(path)?)
@@ -389,20 +402,8 @@ impl Ledger {
     ) -> Result<Receipt, LedgerError> {
         let path = self.path().to_owned();
         let number = self.log.append(|entries: &[Entry<Line>]| {
-            let mut state = State::of(entries, &path)?;
-            let mut lines = Vec::new();
-            if state.accounts().next().is_none() {
-                let Budget { epsilon, delta } = declared;
-                let (name, relation) = (DEFAULT_ACCOUNT.to_owned(), relation.clone());
-                lines.push(Line::AccountOpened {
-                    name: name.clone(),
-                    relation: relation.clone(),
-                    epsilon,
-                    delta,
-                });
-                state.open(Account { name, relation, epsilon, delta, is_open: true });
-            }
-            state.must_admit(relation, event)?;
+            let opened = State::of(entries, &path)?.admit(relation, event, declared)?;
+            let mut lines: Vec<Line> = opened.into_iter().collect();
             let (relation, event, mechanism) = (relation.clone(), event.clone(), mechanism.to_owned());
             lines.push(Line::Charge { relation, event, mechanism });
             Ok::<_, LedgerError>((lines.clone(), (entries.len() + lines.len()) as i64))

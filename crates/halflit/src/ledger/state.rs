@@ -2,7 +2,7 @@
 
 use super::log::{Entry, LogError};
 use super::repricing::{Unbounded, price_in};
-use super::{Account, ChargeLine, LedgerError, Line, Overview, Standing};
+use super::{Account, ChargeLine, DEFAULT_ACCOUNT, LedgerError, Line, Overview, Standing};
 use halflit_privacy::calibrate::Budget as Cap;
 use halflit_privacy::filter::{CapError, Room, Rule};
 use halflit_privacy::{Delta, Epsilon, Event, Interval, Mu, Profile, Relation};
@@ -83,7 +83,7 @@ impl State {
         self.charges.iter().find(|line| line.number == number)
     }
 
-    pub(super) fn open(&mut self, account: Account) {
+    fn open(&mut self, account: Account) {
         self.accounts.push(Kept { account, closed_after: None });
     }
 
@@ -95,8 +95,27 @@ impl State {
         })
     }
 
+    /// Admits a release or refuses it. Where there is no account yet, one named `default` is opened with the declared budget: the line that says so.
+    pub(super) fn admit(
+        &mut self,
+        relation: &Relation,
+        event: &Event,
+        declared: Budget,
+    ) -> Result<Option<Line>, LedgerError> {
+        let mut opened = None;
+        if self.accounts().next().is_none() {
+            let Budget { epsilon, delta } = declared;
+            let (name, relation) = (DEFAULT_ACCOUNT.to_owned(), relation.clone());
+            opened =
+                Some(Line::AccountOpened { name: name.clone(), relation: relation.clone(), epsilon, delta });
+            self.open(Account { name, relation, epsilon, delta, is_open: true });
+        }
+        self.must_admit(relation, event)?;
+        Ok(opened)
+    }
+
     /// Whether a release may be charged: some account is open, and it fits into all of them.
-    pub(super) fn must_admit(&self, relation: &Relation, event: &Event) -> Result<(), LedgerError> {
+    fn must_admit(&self, relation: &Relation, event: &Event) -> Result<(), LedgerError> {
         if !self.accounts().any(|account| account.is_open) {
             let closed = self.accounts().map(|account| account.name.clone()).collect();
             return Err(LedgerError::NothingOpen { closed });

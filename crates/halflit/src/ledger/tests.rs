@@ -105,6 +105,20 @@ fn a_label_release_is_refused_while_a_full_account_is_open() {
     assert!(matches!(ledger.close_account(DEFAULT_ACCOUNT), Err(LedgerError::NoAccount { .. })));
 }
 
+/// A ledger is made for a plan that it takes, and for no other.
+#[test]
+fn a_refused_first_charge_makes_no_ledger() {
+    let folder = Folder::new();
+    let (cheap, dear) = (plan(&Story::new(80), 0.5), plan(&Story::new(80), 1e3));
+    let refused = Ledger::open_or_create_for(&folder.ledger(), &dear).unwrap_err();
+    assert!(matches!(refused, LedgerError::OverCap { .. }), "{refused}");
+    assert!(!folder.ledger().exists());
+    Ledger::open_or_create_for(&folder.ledger(), &cheap).unwrap().charge(cheap).unwrap();
+    // One that is there is opened whatever the plan, and refuses the charge itself.
+    let mut ledger = Ledger::open_or_create_for(&folder.ledger(), &dear).unwrap();
+    assert!(matches!(ledger.charge(dear), Err(LedgerError::OverCap { .. })));
+}
+
 /// Nothing would limit the charge if no account is open.
 #[test]
 fn with_every_account_closed_nothing_can_be_charged() {

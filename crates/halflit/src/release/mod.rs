@@ -93,7 +93,7 @@ impl Left {
 }
 
 impl RawOutput {
-    /// Puts the three files together. `standings` are the accounts after the charge, for the report.
+    /// Puts the files together. `standings` are the accounts after the charge, for the report.
     ///
     /// # Errors
     /// None in practice for the output of a run.

@@ -426,7 +426,7 @@ fn next() -> Markup {
                 li { "Check the arithmetic on another machine: " code { "halflit verify certificate.json" } "." }
                 li { "Apply the model to new data: " code { "halflit predict model.json new.csv" } "." }
                 li { "See what is left of the budget: " code { "halflit ledger show" } " beside the data." }
-                li { "The three files of this release may be published. The training file, the ledger and anything printed by "
+                li { "All files of this release may be published: the model, the certificate, this report, and the statistics where there are any. The training file, the ledger and anything printed by "
                     code { "halflit check" } " may not." }
             }
         }

@@ -1,8 +1,8 @@
 mod story;
 
-use super::train::{must_be_free, train};
+use super::train::train;
 use crate::Failure;
-use crate::files::write_folder_atomically;
+use crate::files::{must_be_new, write_folder_atomically};
 use halflit::convex::Rows;
 use halflit::mechanisms::public_rows::{default_penalty, fit};
 use halflit::release::Evaluation;
@@ -24,7 +24,7 @@ pub struct Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let folder = args.out;
-    must_be_free(&folder)?;
+    must_be_new(&folder, "--out")?;
     let (table, new) = (story::table(1, story::READERS), story::table(2, story::NEW_READERS));
     let files = [
         ("ads.csv", table.as_bytes()),
