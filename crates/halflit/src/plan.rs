@@ -94,8 +94,10 @@ pub struct Plans {
 pub struct PublicRowsWorth {
     /// How many there are.
     pub rows: u64,
-    /// If they were not there.
+    /// If they were not there; where plans are rehearsed, if they were private like all others.
     pub without: f64,
+    /// Whether these are what a rehearsal came to.
+    pub is_rehearsed: bool,
     /// If there were nothing else: no budget is needed for that. None where it cannot be predicted.
     pub alone: Option<f64>,
     /// As planned.
@@ -106,13 +108,15 @@ impl PublicRowsWorth {
     /// What they buy, in a sentence.
     pub fn sentence(&self) -> String {
         let (rows, without) = (count_of(self.rows, "public row"), about(self.without, 2));
-        let (lower, them, do_not) = match self.rows {
-            1 => ("lowers", "it", "does not"),
-            _ => ("lower", "them", "do not"),
+        let (lower, otherwise, do_not) = match (self.rows, self.is_rehearsed) {
+            (1, false) => ("lowers", "without it", "does not"),
+            (1, true) => ("lowers", "if it were private", "does not"),
+            (_, false) => ("lower", "without them", "do not"),
+            (_, true) => ("lower", "if they were private", "do not"),
         };
         if self.with < self.without {
             let with = about(self.with, 2);
-            format!("The {rows} {lower} the predicted excess loss from {without} (without {them}) to {with}.")
+            format!("The {rows} {lower} the predicted excess loss from {without} ({otherwise}) to {with}.")
         } else {
             format!("The {rows} {do_not} lower the predicted excess loss of {without}.")
         }
@@ -236,20 +240,48 @@ impl Plans {
         self.without_public_rows
     }
 
-    /// What the public rows buy; none if there are none, if nothing is predicted of the best candidate, or if that is another mechanism than the
-    /// one that is predicted without them.
+    /// What the public rows buy; none if there are none, if nothing is predicted of the best candidate, or if nothing comparable is predicted
+    /// without them: formulas compare a mechanism with itself only, a rehearsal any with any.
     pub fn worth_of_public_rows(&self) -> Option<PublicRowsWorth> {
-        let Summary { mechanism, predicted_excess, .. } = &self.candidates.first()?.summary;
-        let is_comparable = [noisy_gradient::NAME, public_rows::NAME].contains(&mechanism.as_str());
+        let Summary { mechanism, predicted_excess, is_rehearsed, .. } = &self.candidates.first()?.summary;
+        let is_comparable =
+            *is_rehearsed || [noisy_gradient::NAME, public_rows::NAME].contains(&mechanism.as_str());
         if !is_comparable || !predicted_excess.is_finite() {
             return None;
         }
-        Some(PublicRowsWorth {
-            rows: self.problem.facts().public_rows,
-            without: self.without_public_rows?,
-            alone: noisy_gradient::predicted_of_public_fit(&self.problem).ok(),
-            with: *predicted_excess,
-        })
+        let rehearsed = |wanted: &dyn Fn(&MechanismPlan) -> bool| {
+            let is_it = |c: &&Candidate| c.summary.is_rehearsed && wanted(&c.mechanism);
+            self.candidates.iter().find(is_it).map(|candidate| candidate.summary.predicted_excess)
+        };
+        let (without, alone) = if *is_rehearsed {
+            (
+                rehearsed(&MechanismPlan::treats_public_rows_as_private)?,
+                rehearsed(&|mechanism| matches!(mechanism, MechanismPlan::PublicRows(_))),
+            )
+        } else {
+            (self.without_public_rows?, noisy_gradient::predicted_of_public_fit(&self.problem).ok())
+        };
+        let (rows, with) = (self.problem.facts().public_rows, *predicted_excess);
+        Some(PublicRowsWorth { rows, without, is_rehearsed: *is_rehearsed, alone, with })
+    }
+
+    /// Predicts by rehearsal the only candidate, if no formula does because parts are fixed by hand. Takes about as long as training three times; what would take very long,
+    /// or cannot be rehearsed, stays unknown.
+    ///
+    /// # Errors
+    /// [`MechanismError::Interrupted`] if the watch breaks.
+    pub fn rehearse_unpredicted(&mut self, watch: &mut dyn Watch) -> Result<(), PlanError> {
+        // Among several the order is part of the plan, and `train` does not wait for rehearsals.
+        let [only] = &self.candidates[..] else { return Ok(()) };
+        let rows = self.problem.facts().private_rows.unwrap_or(self.problem.private_units());
+        let is_long = only.summary.passes * rows as f64 > MOST_ROW_VISITS;
+        if only.summary.predicted_excess.is_finite() || is_long || !can_be_made_up(&self.problem) {
+            return Ok(());
+        }
+        match rehearse(&self.problem, &mut self.candidates, watch) {
+            Err(MechanismError::NothingToRehearse) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// The problem.
@@ -281,6 +313,9 @@ const MOST_REHEARSED_ROWS: u64 = 50_000;
 /// Candidates whose formula says this many times more than the best are not rehearsed.
 const FAR_OFF: f64 = 200.0;
 
+/// Plans that visit rows more often than this are not rehearsed for a prediction alone.
+const MOST_ROW_VISITS: f64 = 1e9;
+
 /// Runs of a rehearsed candidate: with one alone, luck decides between neighbours in the ranking.
 const REHEARSALS: u32 = 3;
 
@@ -290,8 +325,13 @@ fn is_worth_rehearsing(problem: &Problem) -> bool {
     let facts = problem.facts();
     let sensitive = problem.encoding().columns().iter().filter(|column| column.is_sensitive()).count();
     let is_mixed = sensitive > 0 && sensitive < problem.encoding().columns().len();
-    let is_told_by_public_rows = facts.public_rows == 0 || facts.public_rows >= ENOUGH_PUBLIC_ROWS as u64;
-    is_mixed && is_told_by_public_rows && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
+    is_mixed && can_be_made_up(problem) && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
+}
+
+/// A made-up table agrees with the public rows only if there are none, or enough for a model of them.
+fn can_be_made_up(problem: &Problem) -> bool {
+    let public_rows = problem.facts().public_rows;
+    public_rows == 0 || public_rows >= ENOUGH_PUBLIC_ROWS as u64
 }
 
 /// Replaces predictions by what candidates do on one made-up table, on average. One that cannot be tried there keeps its formula.
@@ -429,6 +469,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::testing::Story;
+    use halflit_noise::Probability;
 
     fn summaries(story: &Story) -> Vec<Summary> {
         Plans::new(story.problem(), &Request::default()).unwrap().summaries().cloned().collect()
@@ -505,6 +546,34 @@ mod tests {
         // A mechanism asked for by name has nobody to be ranked with.
         let named = Request { mechanism: Some(noisy_gradient::NAME.to_owned()), ..Request::default() };
         assert!(Plans::new(mixed.problem(), &named).unwrap().summaries().all(|row| !row.is_rehearsed));
+    }
+
+    /// Parts that are fixed by hand have no formula: one candidate is tried instead, where a made-up table agrees with what is public.
+    #[test]
+    fn what_is_fixed_by_hand_is_predicted_by_rehearsal() {
+        let predicted = |story: &Story, steps: u64| {
+            let gradient = noisy_gradient::Params {
+                steps: Some(steps),
+                sampling: Some(noisy_gradient::parts::Sampling::Poisson(Probability::new(1, 16).unwrap())),
+                ..noisy_gradient::modes::all_rows_as_private()
+            };
+            let request = Request { gradient, ..Request::default() };
+            let mut plans = Plans::new(story.problem(), &request).unwrap();
+            assert!(plans.summaries().all(|row| !row.predicted_excess.is_finite()));
+            plans.rehearse_unpredicted(&mut ()).unwrap();
+            plans.summaries().next().unwrap().clone()
+        };
+        let story = Story { public_rows: true, ..Story::new(3_000) };
+        for story in [&story, &Story { zero_out: true, ..story.clone() }] {
+            let generous = predicted(&Story { epsilon: 20.0, ..story.clone() }, 200);
+            let tight = predicted(&Story { epsilon: 0.05, ..story.clone() }, 200);
+            assert!(generous.is_rehearsed && tight.is_rehearsed);
+            assert!(generous.predicted_excess < 0.1 * tight.predicted_excess, "{generous:?} {tight:?}");
+        }
+        for (rows, steps) in [(400, 200), (3_000, 10_000_000)] {
+            let summary = predicted(&Story { public_rows: true, ..Story::new(rows) }, steps);
+            assert!(!summary.is_rehearsed, "{rows} {steps}: few public rows, or years");
+        }
     }
 
     /// The comparison is of one mechanism with itself: others have no prediction without the public rows.

@@ -54,13 +54,15 @@ impl ChosenColumns {
     }
 }
 
+/// As one word of a command.
+pub fn quoted(word: String) -> String {
+    if word.contains(char::is_whitespace) { format!("'{word}'") } else { word }
+}
+
 impl Dataset {
     /// The arguments as given, for the next command.
     pub fn arguments(&self) -> String {
-        let quoted = |path: &Path| match path.display().to_string() {
-            plain if !plain.contains(char::is_whitespace) => plain,
-            spaced => format!("'{spaced}'"),
-        };
+        let quoted = |path: &Path| quoted(path.display().to_string());
         let privacy = self.privacy.as_deref().map(|file| format!(" --privacy {}", quoted(file)));
         quoted(&self.data) + &privacy.unwrap_or_default()
     }

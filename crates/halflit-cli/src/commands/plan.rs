@@ -1,5 +1,5 @@
 use crate::Failure;
-use crate::commands::dataset::EncodedDataset;
+use crate::commands::dataset::{EncodedDataset, quoted};
 use crate::commands::options::PlanOptions;
 use crate::progress::Progress;
 use halflit::figures::{about, declared, delta};
@@ -23,7 +23,8 @@ pub struct Args {
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let problem = args.input.problem()?;
     let mut progress = Progress::unguarded("planning");
-    let plans = args.options.plans(problem, &mut progress)?;
+    let mut plans = args.options.plans(problem, &mut progress)?;
+    plans.rehearse_unpredicted(&mut progress).map_err(Failure::failed)?;
     let budget = plans.budget();
     let sentence = plans.problem().relation().sentence();
     let summaries: Vec<Summary> = plans.summaries().cloned().collect();
@@ -71,7 +72,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         "\n`predicted` is the expected excess of the mean loss; `noise` is the standard deviation per coordinate of the mean gradient."
     );
     if summaries.iter().any(|row| !row.predicted_excess.is_finite()) {
-        println!("`unknown`: no formula says what comes of parts that are fixed by hand.");
+        println!(
+            "`unknown`: no formula says what comes of parts that are fixed by hand, and a rehearsal is not possible or would take long."
+        );
     }
     if summaries.iter().any(|row| row.is_rehearsed) {
         println!(
@@ -84,7 +87,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     if summaries.iter().all(|row| row.is_hopeless) {
         println!("No mechanism is predicted to beat the zero model at this budget: it would buy nothing.");
     } else {
-        println!("Next: halflit train {}", args.input.dataset.arguments());
+        println!("Next: halflit train {}", own_arguments());
     }
     Ok(())
+}
+
+/// What stands behind `plan` on the command line: `train` takes the same.
+fn own_arguments() -> String {
+    let behind = std::env::args().skip_while(|word| word != "plan").skip(1);
+    behind.map(quoted).collect::<Vec<_>>().join(" ")
 }

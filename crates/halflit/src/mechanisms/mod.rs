@@ -596,6 +596,11 @@ impl MechanismPlan {
         }
     }
 
+    /// Whether it makes no use of rows being public.
+    pub(crate) fn treats_public_rows_as_private(&self) -> bool {
+        matches!(self, MechanismPlan::NoisyGradient(plan) if plan.treats_public_rows_as_private())
+    }
+
     pub(crate) fn statement(&self, problem: &Problem) -> Statement {
         match self {
             MechanismPlan::BeliefStatistics(plan) => Statement::BeliefStatistics(plan.statement(problem)),

@@ -55,6 +55,7 @@ use crate::problem::{Problem, PublicSide, scores};
 use cells::Pool;
 use halflit_convex::{Loss, Rows};
 use halflit_noise::{FractionBits, Law, RehearsalSource};
+use halflit_privacy::Unit;
 use halflit_table::{EncodedTable, PublicFeatures, Units, Unsealed};
 use sha2::{Digest, Sha256};
 use std::num::NonZeroU64;
@@ -108,7 +109,14 @@ impl Rehearsal {
         let digest = digest(public, number);
         let mut source = RehearsalSource::from_public_digest(digest);
         let mut stream = source.stream()?;
-        let units = public.view.units.ok_or(MechanismError::NothingToRehearse)?;
+        // Where nothing of a row is public, so many rows as units are declared.
+        let declared = Units::Rows(public.facts.private_units as usize);
+        let is_blank = matches!(public.view.features, PublicFeatures::None) && public.view.labels.is_none();
+        let units = match public.view.units {
+            Some(units) => units,
+            None if is_blank && *public.facts.relation.unit() == Unit::Row => &declared,
+            None => return Err(MechanismError::NothingToRehearse),
+        };
         let count = match units {
             Units::Rows(rows) => *rows,
             Units::Users { offsets } => offsets.last().copied().unwrap_or(0),

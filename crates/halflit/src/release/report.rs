@@ -232,7 +232,10 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
 
 fn bought(worth: &PublicRowsWorth) -> Markup {
     let bars = [
-        ("without the public rows", Some(worth.without)),
+        (
+            if worth.is_rehearsed { "if they were private" } else { "without the public rows" },
+            Some(worth.without),
+        ),
         ("the public rows alone", worth.alone),
         ("as trained, with both", Some(worth.with)),
     ];

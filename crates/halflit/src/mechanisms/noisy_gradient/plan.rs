@@ -159,6 +159,10 @@ impl Plan {
         }
     }
 
+    pub(crate) fn treats_public_rows_as_private(&self) -> bool {
+        self.public == PublicPart::AsPrivate
+    }
+
     /// The plan as shown in a table.
     pub(crate) fn summary(&self, problem: &Problem) -> Summary {
         let share = self.sampling.share();
@@ -169,7 +173,7 @@ impl Plan {
         };
         if self.descent == Descent::Posterior {
             variant += ", posterior of public rows";
-        } else if self.public == PublicPart::AsPrivate {
+        } else if self.treats_public_rows_as_private() {
             variant += ", public rows treated as private";
         } else if matches!(self.descent, Descent::Preconditioned { .. }) {
             variant += ", PDA-MD";
