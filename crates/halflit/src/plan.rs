@@ -302,6 +302,11 @@ impl Plans {
             return Err(PlanError::Unknown { wanted: "any".to_owned(), known: Vec::new() });
         };
         let event = mechanism.statement(&problem).event()?;
+        // What is pure needs no delta, whatever it might have had.
+        let budget = match event {
+            Event::PureDp { .. } => Budget { delta: 0.0, ..budget },
+            _ => budget,
+        };
         let epsilon = priced(&summary.mechanism, &event, budget)?;
         Ok(Plan { problem, mechanism, summary, event, budget, epsilon, worth })
     }

@@ -113,7 +113,8 @@ impl Story {
         )
     }
 
-    fn problem_declared(&self, declaration: &str) -> Problem {
+    /// With another declaration.
+    pub fn problem_declared(&self, declaration: &str) -> Problem {
         let declaration =
             Declaration::parse(declaration, "privacy.toml").unwrap_or_else(|error| panic!("{error}"));
         let declared = Declared::bind(declaration, self.cells.table(kind(self.loss))).unwrap();

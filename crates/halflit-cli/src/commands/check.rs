@@ -1,6 +1,6 @@
 use crate::Failure;
 use crate::commands::dataset::Dataset;
-use halflit::figures::{declared, delta};
+use halflit::figures::{about, declared, delta};
 use halflit::table::{
     BindError, Budget, ColumnDomain, Declared, DeclaredColumn, Findings, Protection, PublicFacts, Role,
     Values, ValuesError, Visibility,
@@ -47,7 +47,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         )));
     }
     if !json {
-        for remark in findings.remarks() {
+        for remark in checked.remarks() {
             println!("\nNote: {remark}.");
         }
         println!("\nNo problems found. {}", checked.next(&args.dataset));
@@ -141,8 +141,23 @@ impl Checked {
             "label": declaration.map(|declaration| &declaration.task().label),
             "coordinates": self.task.as_ref().map(|declared| declared.encoding().coordinate_names()),
             "findings": self.findings.total(),
-            "remarks": self.findings.remarks(),
+            "remarks": self.remarks(),
         })
+    }
+
+    /// What the owner should know but need not mend.
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.findings.remarks().to_vec();
+        let (allowed, units) = (self.protection.budget().delta, self.facts.private_units);
+        if allowed * units as f64 >= 1.0 {
+            remarks.push(format!(
+                "delta = {} is not below one in {units}, the number of protected units: a mechanism that published one of them outright would pass; \
+                 take a delta far below {}",
+                delta(allowed),
+                about(1.0 / units as f64, 1)
+            ));
+        }
+        remarks
     }
 
     /// What the declaration is good for.

@@ -93,6 +93,31 @@ fn other_statistics_are_refused() {
     }
 }
 
+/// A model of the same numbers read otherwise would be a model of the opposite.
+#[test]
+fn a_label_that_means_something_else_is_refused() {
+    let desk = desk();
+    desk.ok("train patients.csv");
+    let declared = desk.read("privacy.toml");
+    let flipped = declared.replace(r#"values = ["no", "yes"]"#, r#"values = ["yes", "no"]"#);
+    assert_ne!(flipped, declared);
+    desk.write("privacy.toml", &flipped);
+    let refused = desk.refused("refit patients.csv --release patients-release --out again");
+    assert!(refused.contains("`ill`") && refused.contains("same order"), "{refused}");
+    assert!(!desk.path("again").exists());
+}
+
+/// A delta of one over the number of people would let one of them be published.
+#[test]
+fn a_delta_that_protects_nobody_is_remarked_on() {
+    let desk = desk();
+    let declared = desk.read("privacy.toml");
+    assert!(!desk.ok("check patients.csv").contains("Note:"));
+    desk.write("privacy.toml", &declared.replace("delta = 1e-6", "delta = 0.1"));
+    let said = desk.ok("check patients.csv");
+    assert!(said.contains("is not below one in 3000"), "{said}");
+}
+
 /// delta = 0: what is pure trains, what is not says what to do, and nothing is spent on the way.
 #[test]
 fn a_model_can_be_pure() {

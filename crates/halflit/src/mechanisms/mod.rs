@@ -107,6 +107,15 @@ pub enum MechanismError {
         "the released statistics belong to another table, declaration or loss; fit them on the data they were released from"
     )]
     OtherTable,
+    /// A released statistic whose label was read otherwise.
+    #[error(
+        "the released statistics are about the label `{name}` as it was declared then: the same values in the same order, or the same bounds; declare it so \
+         again, or release anew"
+    )]
+    OtherLabel {
+        /// The label that they are about.
+        name: String,
+    },
     /// Beliefs about a row's values need rows whose values are replaced.
     #[error(
         "belief updates protect the sensitive cells of one row under replace; the nearest supported declaration is unit = \"row\", \

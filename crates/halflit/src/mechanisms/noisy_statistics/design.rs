@@ -1,6 +1,7 @@
 //! The public features that models are fitted on: those of the private rows and the public rows.
 
 use super::lattice::{LabelSteps, rows_sharing_a_weight};
+use super::statistics::LabelColumn;
 use crate::digest::sha256;
 use crate::mechanisms::MechanismError;
 use crate::problem::{FEATURE_UNIT, Problem, add_row};
@@ -13,6 +14,7 @@ use halflit_table::{PublicFeatures, PublicView, Units};
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
     pub loss: Loss,
+    pub label: LabelColumn,
     pub labels: LabelSteps,
     /// The private rows, then the public ones.
     pub rows: Rows,
@@ -74,6 +76,7 @@ impl Design {
         let longest = ((rows.max_squared_norm() + 1) as f64).sqrt() * FEATURE_UNIT;
         let mut design = Design {
             loss,
+            label: LabelColumn::of(problem),
             labels: label_steps(loss)?,
             rows,
             public_labels,

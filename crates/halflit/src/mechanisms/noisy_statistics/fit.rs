@@ -138,6 +138,9 @@ pub struct Fitter<'a> {
 
 impl<'a> Fitter<'a> {
     pub(crate) fn new(statistics: &'a LabelStatistics, design: Design) -> Result<Self, MechanismError> {
+        if statistics.label != design.label {
+            return Err(MechanismError::OtherLabel { name: statistics.label.name.clone() });
+        }
         let shape = statistics.shape.as_ref();
         let fits = statistics.loss == design.loss
             && statistics.sums.len() == design.size()

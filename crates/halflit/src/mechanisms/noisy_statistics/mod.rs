@@ -55,7 +55,7 @@ pub use lattice::LabelSteps;
 pub(crate) use lattice::check_movement;
 pub use projection::Projection;
 pub use statement::Statement;
-pub use statistics::{LabelStatistics, STATISTICS_FORMAT, StatisticsError};
+pub use statistics::{LabelColumn, LabelStatistics, STATISTICS_FORMAT, StatisticsError};
 
 use crate::mechanisms::noisy_gradient::remove_common_part;
 use crate::mechanisms::{Fitted, MechanismError, Watch, prior_radius};
@@ -232,6 +232,7 @@ impl LabelStatistics {
         sums.iter_mut().zip(&known).for_each(|(sum, known)| *sum += known);
         LabelStatistics {
             loss: design.loss,
+            label: design.label.clone(),
             shape: shape.cloned(),
             sums,
             noise_std: lattice.noise_std(),

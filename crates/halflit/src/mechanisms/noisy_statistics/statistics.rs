@@ -7,10 +7,28 @@ use super::shape::Shape;
 use crate::mechanisms::MechanismError;
 use crate::problem::Problem;
 use halflit_convex::Loss;
+use halflit_table::LabelEncoding;
 use serde::{Deserialize, Serialize};
 
 /// Format of `statistics.json`; grows when its meaning changes.
-pub const STATISTICS_FORMAT: u32 = 2;
+pub const STATISTICS_FORMAT: u32 = 3;
+
+/// The column that the sums are about, and how its cells became numbers: a model that reads them otherwise would be a model of something else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelColumn {
+    /// Its name.
+    pub name: String,
+    /// How it was read.
+    pub encoding: LabelEncoding,
+}
+
+impl LabelColumn {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let encoding = problem.encoding();
+        LabelColumn { name: encoding.label_name().to_owned(), encoding: encoding.label().clone() }
+    }
+}
 
 /// S~' = T S plus noise with S = sum_i omega_i x_i t(y_i)^T: all that a canonical loss needs of the labels.
 ///
@@ -21,6 +39,8 @@ pub const STATISTICS_FORMAT: u32 = 2;
 pub struct LabelStatistics {
     /// What the labels were read as.
     pub(super) loss: Loss,
+    /// Which column they are from.
+    pub(super) label: LabelColumn,
     /// T; none is the identity.
     pub(super) shape: Option<Shape>,
     /// S~', output after output.
@@ -40,6 +60,7 @@ pub struct LabelStatistics {
 struct Record {
     halflit_statistics: u32,
     loss: Loss,
+    label: LabelColumn,
     noise_std: f64,
     total_weight: f64,
     steps_per_weight: u64,
@@ -123,11 +144,21 @@ impl TryFrom<Record> for LabelStatistics {
         if let Some(&value) = sums.iter().find(|sum| !sum.is_finite()) {
             return Err(StatisticsError::Number { field: "sums", value, allowed: "finite" });
         }
-        let Record { loss, noise_std, total_weight, steps_per_weight, features_sha256, shape, .. } = record;
+        let Record { loss, label, noise_std, total_weight, steps_per_weight, features_sha256, shape, .. } =
+            record;
         if let Some(shape) = shape.as_ref().filter(|shape| shape.size() != width) {
             return Err(StatisticsError::Noise { rows: shape.size(), width });
         }
-        Ok(LabelStatistics { loss, shape, sums, noise_std, total_weight, steps_per_weight, features_sha256 })
+        Ok(LabelStatistics {
+            loss,
+            label,
+            shape,
+            sums,
+            noise_std,
+            total_weight,
+            steps_per_weight,
+            features_sha256,
+        })
     }
 }
 
@@ -137,6 +168,7 @@ impl From<LabelStatistics> for Record {
         Record {
             halflit_statistics: STATISTICS_FORMAT,
             loss: statistics.loss,
+            label: statistics.label,
             noise_std: statistics.noise_std,
             total_weight: statistics.total_weight,
             steps_per_weight: statistics.steps_per_weight,

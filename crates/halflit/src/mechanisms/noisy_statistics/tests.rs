@@ -567,12 +567,26 @@ fn further_models_cost_nothing_and_another_table_is_refused() {
     let mut other = story.clone();
     other.cells.x[7] += 0.5;
     assert!(matches!(read.fitter(&other.problem()), Err(MechanismError::OtherTable)));
+    // Nor may the label mean something else: values in another order, other bounds.
+    for (loss, from, to) in [
+        ("logistic", r#"values = ["no", "yes"]"#, r#"values = ["yes", "no"]"#),
+        ("softmax", r#"["low", "middle", "high"]"#, r#"["high", "middle", "low"]"#),
+        ("squared", "bounds = [0, 10]", "bounds = [0, 20]"),
+    ] {
+        let story = hidden_label(300, loss);
+        let (problem, plan) = planned(&story);
+        let statistics = plan.run(&problem, &key(), &mut seeded(2), &mut ()).unwrap().statistics.unwrap();
+        statistics.fitter(&problem).unwrap();
+        let otherwise = story.problem_declared(&story.declaration().replace(from, to));
+        let refused = statistics.fitter(&otherwise).unwrap_err();
+        assert!(matches!(refused, MechanismError::OtherLabel { .. }), "{loss}: {refused}");
+    }
     // The labels play no part in refitting.
     let mut relabelled = story.clone();
     relabelled.cells.y.reverse();
     assert_eq!(read.fitted(&relabelled.problem()).unwrap().weights, fitted.weights);
     for (from, to) in [
-        ("\"halflit_statistics\":2", "\"halflit_statistics\":3"),
+        ("\"halflit_statistics\":3", "\"halflit_statistics\":4"),
         ("\"fraction_bits\":", "\"fraction_bits\":9"),
         ("\"noise_std\":", "\"noise_std\":-"),
         ("\"logistic\"", "\"hinge\""),
