@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Outcome {
                     Some(params) => ("noisy_gradient", params),
                     None => ("public_rows", Params::default()),
                 };
-                risks.push(draw.risk(&train(problem, params, mechanism, budget(EPSILON))?.0));
+                risks.push(draw.risk(&train(problem, params, Some(mechanism), budget(EPSILON))?.0));
             }
             curve.push((iterations, Measured::of(&risks).ok_or("no draws")?));
         }

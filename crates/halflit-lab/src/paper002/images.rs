@@ -153,9 +153,10 @@ pub fn run(figure: Figure, args: &Args) -> Outcome {
         for &ratio in figure.ratios {
             let budget = Budget { epsilon, delta: DELTA };
             let public_rows = (ratio * size.rows as f64).round() as usize;
-            let mut methods: Vec<(&str, &str, Params, Vec<f64>)> = vec![
-                ("halflit", "noisy_gradient", Params::default(), Vec::new()),
-                ("public only", "public_rows", Params::default(), Vec::new()),
+            // halflit is what the planner takes, whichever mechanism that is.
+            let mut methods: Vec<(&str, Option<&str>, Params, Vec<f64>)> = vec![
+                ("halflit", None, Params::default(), Vec::new()),
+                ("public only", Some("public_rows"), Params::default(), Vec::new()),
             ];
             for run in 0..runs {
                 let mut problem = training.problem(public_rows, args.seed + run as u64)?;
@@ -163,11 +164,11 @@ pub fn run(figure: Figure, args: &Args) -> Outcome {
                     for (name, alphas) in [("Algorithm 1", &ALPHAS[..]), ("DP-SGD", &[])] {
                         let (params, back) = tune(problem, alphas, budget, &test)?;
                         problem = back;
-                        methods.push((name, "noisy_gradient", params, Vec::new()));
+                        methods.push((name, Some("noisy_gradient"), params, Vec::new()));
                     }
                 }
                 for (_, mechanism, params, errors) in &mut methods {
-                    let (error, back) = test_error(problem, params.clone(), mechanism, budget, &test)?;
+                    let (error, back) = test_error(problem, params.clone(), *mechanism, budget, &test)?;
                     problem = back;
                     errors.push(error);
                 }
@@ -184,7 +185,7 @@ pub fn run(figure: Figure, args: &Args) -> Outcome {
 fn test_error(
     problem: Problem,
     params: Params,
-    mechanism: &str,
+    mechanism: Option<&str>,
     budget: Budget,
     test: &Table,
 ) -> Result<(f64, Problem)> {
@@ -214,7 +215,7 @@ fn tune(mut problem: Problem, alphas: &[f64], budget: Budget, test: &Table) -> R
             alphas => alphas.iter().map(|&alpha| constants.algorithm_1(alpha)).collect(),
         };
         for params in candidates {
-            let (error, back) = test_error(problem, params.clone(), "noisy_gradient", budget, test)?;
+            let (error, back) = test_error(problem, params.clone(), Some("noisy_gradient"), budget, test)?;
             problem = back;
             if best.as_ref().is_none_or(|(least, _)| error < *least) {
                 best = Some((error, params));

@@ -124,8 +124,8 @@ pub fn run_plan(plan: Plan) -> Result<(Vec<f64>, Problem)> {
 pub fn train(
     problem: Problem,
     gradient: Params,
-    mechanism: &str,
+    mechanism: Option<&str>,
     budget: Budget,
 ) -> Result<(Vec<f64>, Problem)> {
-    run_plan(plan(problem, gradient, Some(mechanism), budget)?)
+    run_plan(plan(problem, gradient, mechanism, budget)?)
 }

@@ -160,7 +160,7 @@ fn measure(
             }
         }
         let problem = draw.problem(Setting { public_rows, change })?;
-        let (weights, mut problem) = train(problem, Params::default(), "public_rows", budget(1.0))?;
+        let (weights, mut problem) = train(problem, Params::default(), Some("public_rows"), budget(1.0))?;
         let public_only = draw.risk(&weights);
         for (&Wanted { epsilon, warm }, risks) in wanted.iter().zip(&mut all) {
             risks.public_only.push(public_only);
@@ -206,7 +206,7 @@ fn chosen_risk(draw: &Draw, problem: Problem, epsilon: f64) -> Result<(f64, Prob
 
 /// The same on another draw, without planning all the rest again.
 fn default_risk(draw: &Draw, problem: Problem, epsilon: f64) -> Result<(f64, Problem)> {
-    let (weights, problem) = train(problem, modes::posterior(), "noisy_gradient", budget(epsilon))?;
+    let (weights, problem) = train(problem, modes::posterior(), Some("noisy_gradient"), budget(epsilon))?;
     Ok((draw.risk(&weights), problem))
 }
 

@@ -100,7 +100,7 @@ impl Tuned {
             return Ok((self.at_rest(trial), problem));
         }
         let params = self.params(trial.draw, problem.private_units() as usize)?;
-        let (weights, problem) = train(problem, params, "noisy_gradient", budget(trial.epsilon))?;
+        let (weights, problem) = train(problem, params, Some("noisy_gradient"), budget(trial.epsilon))?;
         Ok((trial.draw.risk(&weights), problem))
     }
 
