@@ -321,8 +321,11 @@ const FAR_OFF: f64 = 200.0;
 /// Plans that visit rows more often than this are not rehearsed for a prediction alone.
 const MOST_ROW_VISITS: f64 = 1e9;
 
-/// Runs of a rehearsed candidate: with one alone, luck decides between neighbours in the ranking.
+/// Runs of a candidate that is in reach of the best one after the runs before: with one alone, luck decides between neighbours in the ranking.
 const REHEARSALS: u32 = 3;
+
+/// How many times as much as the best a candidate may lose to be run again.
+const WITHIN_REACH: f64 = 4.0;
 
 /// Formulas of different mechanisms are comparable where features are all sensitive or all public; in between every candidate is tried on one made-up table. Not where public
 /// rows are too few for a model: the made-up table would contradict them, and belittle whoever starts there.
@@ -339,7 +342,7 @@ fn can_be_made_up(problem: &Problem) -> bool {
     public_rows == 0 || public_rows >= ENOUGH_PUBLIC_ROWS as u64
 }
 
-/// Replaces predictions by what candidates do on one made-up table, on average. One that cannot be tried there keeps its formula.
+/// Replaces predictions by what candidates do on one made-up table, on average over one to three runs. One that cannot be tried there keeps its formula.
 fn rehearse(
     problem: &Problem,
     candidates: &mut [Candidate],
@@ -348,24 +351,47 @@ fn rehearse(
     let mut rehearsal = Rehearsal::new(&problem.public_side()?, &MadeUp::Model, usize::MAX)?;
     let best_loss = rehearsal.best_loss(problem.declared_penalty())?;
     let least = candidates.iter().map(|c| c.summary.predicted_excess).fold(f64::INFINITY, f64::min);
-    let mut promising: Vec<&mut Candidate> =
-        candidates.iter_mut().filter(|c| c.summary.predicted_excess <= FAR_OFF * least).collect();
-    let total = promising.len() as u64;
-    for (done, candidate) in promising.iter_mut().enumerate() {
-        if watch.progress(done as u64, total).is_break() {
-            return Err(MechanismError::Interrupted);
+    let promising = candidates.iter_mut().filter(|c| c.summary.predicted_excess <= FAR_OFF * least);
+    let mut tried: Vec<Tried<'_>> =
+        promising.map(|candidate| Tried { candidate, excesses: Vec::new() }).collect();
+    let total = u64::from(REHEARSALS) * tried.len() as u64;
+    let mut done = 0;
+    for round in 0..REHEARSALS {
+        let best = tried.iter().filter_map(Tried::mean).fold(f64::INFINITY, f64::min);
+        for tried in &mut tried {
+            if watch.progress(done, total).is_break() {
+                return Err(MechanismError::Interrupted);
+            }
+            done += 1;
+            let is_wanted = round == 0 || tried.mean().is_some_and(|mean| mean <= WITHIN_REACH * best);
+            if is_wanted && let Ok(weights) = rehearsal.train(&tried.candidate.mechanism) {
+                tried.excesses.push(rehearsal.excess(&weights, best_loss)?);
+            }
         }
-        let runs = (0..REHEARSALS).map(|_| rehearsal.train(&candidate.mechanism));
-        let Ok(models) = runs.collect::<Result<Vec<_>, _>>() else { continue };
-        let excesses = models.iter().map(|weights| rehearsal.excess(weights, best_loss));
-        let total_excess = excesses.sum::<Result<f64, _>>()?;
-        let summary = &mut candidate.summary;
-        summary.predicted_excess = total_excess / f64::from(REHEARSALS);
-        summary.is_rehearsed = true;
-        summary.is_hopeless = is_hopeless(summary.predicted_excess, problem);
     }
     watch.progress(total, total).is_break();
+    for tried in tried {
+        if let Some(mean) = tried.mean() {
+            let summary = &mut tried.candidate.summary;
+            summary.predicted_excess = mean;
+            summary.is_rehearsed = true;
+            summary.is_hopeless = is_hopeless(mean, problem);
+        }
+    }
     Ok(())
+}
+
+/// A candidate and what its runs lost on the made-up table.
+struct Tried<'a> {
+    candidate: &'a mut Candidate,
+    excesses: Vec<f64>,
+}
+
+impl Tried<'_> {
+    fn mean(&self) -> Option<f64> {
+        let count = self.excesses.len();
+        (count > 0).then(|| self.excesses.iter().sum::<f64>() / count as f64)
+    }
 }
 
 /// What an event costs. Mechanisms calibrate their own noise; the accountant has the last word.
