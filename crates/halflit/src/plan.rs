@@ -583,11 +583,12 @@ mod tests {
     #[test]
     fn what_is_fixed_by_hand_is_predicted_by_rehearsal() {
         let predicted = |story: &Story, steps: u64| {
-            let gradient = noisy_gradient::Params {
-                steps: Some(steps),
-                sampling: Some(noisy_gradient::parts::Sampling::Poisson(Probability::new(1, 16).unwrap())),
-                ..noisy_gradient::modes::all_rows_as_private()
+            let constants = noisy_gradient::modes::Constants {
+                sampling: noisy_gradient::parts::Sampling::Poisson(Probability::new(1, 16).unwrap()),
+                steps: std::num::NonZeroU64::new(steps),
+                ..noisy_gradient::modes::Constants::default()
             };
+            let gradient = constants.dp_sgd();
             let request = Request { gradient, ..Request::default() };
             let mut plans = Plans::new(story.problem(), &request).unwrap();
             assert!(plans.summaries().all(|row| !row.predicted_excess.is_finite()));
