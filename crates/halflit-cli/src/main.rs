@@ -102,7 +102,9 @@ fn say(words: std::fmt::Arguments) {
 /// Prints help and versions as asked, and refuses wrong words: in JSON if --json is among them.
 fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
-        return Failure::BadInput(error.to_string().trim().to_owned()).report(true);
+        let message = error.to_string();
+        let message = message.trim().trim_start_matches("error: ");
+        return Failure::BadInput(message.to_owned()).report(true);
     }
     // Nothing can be done about a closed pipe.
     let _ = error.print();

@@ -54,7 +54,7 @@ pub(super) fn render(
                 (spent(certificate, left))
                 (noise(certificate, model))
                 @if let Some(worth) = worth { (bought(&worth)) }
-                (coefficients(model))
+                (coefficients(model, certificate))
                 (made(certificate))
                 (next())
                 footer { p { (certificate.software) ". The certificate beside this page is what counts; this page explains it." } }
@@ -231,14 +231,16 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
 }
 
 fn bought(worth: &PublicRowsWorth) -> Markup {
-    let bars = [
-        (
-            if worth.is_rehearsed { "if they were private" } else { "without the public rows" },
-            Some(worth.without),
-        ),
-        ("the public rows alone", worth.alone),
-        ("as trained, with both", Some(worth.with)),
-    ];
+    let without = if worth.is_rehearsed { "if they were private" } else { "without the public rows" };
+    let bars = if worth.is_public_alone {
+        [(without, Some(worth.without)), ("as trained, of them alone", Some(worth.with)), ("", None)]
+    } else {
+        [
+            (without, Some(worth.without)),
+            ("the public rows alone", worth.alone),
+            ("as trained, with both", Some(worth.with)),
+        ]
+    };
     let bar = |(name, value): (&str, Option<f64>)| {
         value.map(|value| Bar { name: name.to_owned(), value, error: None })
     };
@@ -258,7 +260,11 @@ fn bought(worth: &PublicRowsWorth) -> Markup {
     }
 }
 
-fn coefficients(model: &Model) -> Markup {
+fn coefficients(model: &Model, certificate: &Certificate) -> Markup {
+    let how_sure = match certificate.numerics {
+        Numerics::NoNoiseNeeded => "No noise was added and no private row was used.",
+        _ => "The weights are noisy: small ones may have the wrong sign.",
+    };
     let names = model.encoding().coordinate_names();
     let classes = model.encoding().label().classes();
     let outputs = model.weights();
@@ -300,7 +306,7 @@ fn coefficients(model: &Model) -> Markup {
         section {
             h2 { "The model" }
             p { (meaning) " A numeric column runs from −1 at its declared lower bound to 1 at its upper bound; a categorical column has one
-                coordinate per declared value. The weights are noisy: small ones may have the wrong sign." }
+                coordinate per declared value. " (how_sure) }
             @match model.standard_errors() {
                 Some(StandardErrors::Given(_)) => p { "Bars and ± show one standard error: the noise and the labels' own scatter under the model, not the pull of the penalty
                     towards zero. A weight without one was decided by the penalty rather than by the data." },
