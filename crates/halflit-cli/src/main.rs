@@ -87,10 +87,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints on standard output. A reader that has seen enough (`| head`) is no failure; a full disk is.
+/// Prints on standard output, with nothing that a terminal would obey. A reader that has seen enough (`| head`) is no failure; a full disk is.
 fn say(words: std::fmt::Arguments) {
+    write_out(&failure::shown(&words.to_string()));
+}
+
+/// Prints as it is. A file or a pipe gets every character of the data.
+fn write_out(text: &str) {
     use std::io::{ErrorKind, Write};
-    match std::io::stdout().write_fmt(words) {
+    match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("error: standard output cannot be written: {error}");
             std::process::exit(1);

@@ -5,6 +5,7 @@ use halflit::figures::{about, count_of};
 use halflit::release::Predictions;
 use halflit::table::{OutOfDomain, Table};
 use serde_json::{Map, Value, json};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -66,7 +67,12 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if is_printed {
-        print!("{}", as_csv(&predictions, label));
+        let csv = as_csv(&predictions, label);
+        if std::io::stdout().is_terminal() {
+            print!("{csv}");
+        } else {
+            crate::write_out(&csv);
+        }
     }
     if let Some(path) = &args.out {
         println!("Wrote {} to {}.", count_of(predictions.len() as u64, "prediction"), path.display());

@@ -242,3 +242,15 @@ fn tiny_budgets_are_told_with_an_exponent() {
     desk.ok("ledger open patients.csv --account tiny");
     assert!(desk.ok("ledger show patients.csv").contains("of 1e-300 at delta 1e-6"));
 }
+
+/// What is printed does not steer the terminal, whatever columns are called.
+#[test]
+fn control_characters_of_names_are_written_out() {
+    let desk = Desk::new(50);
+    desk.write("patients.csv", &desk.read("patients.csv").replacen("ward", "wa\u{1b}[2Jrd", 1));
+    let refused = desk.refused("check patients.csv");
+    assert!(refused.contains("wa\\u{1b}[2Jrd") && !refused.contains('\u{1b}'), "{refused}");
+    desk.write("privacy.toml", &DECLARATION.replace("[columns.ward]", "[columns.\"wa\\u001B[2Jrd\"]"));
+    let checked = desk.ok("check patients.csv");
+    assert!(checked.contains("wa\\u{1b}[2Jrd") && !checked.contains('\u{1b}'), "{checked}");
+}

@@ -1,6 +1,6 @@
 //! The files of a mean: `mean.json`, its certificate, a chart and a report.
 
-use super::{CHOICES, Design, MeanOutput, MeanPlan, NoiseLaw, Variant};
+use super::{Design, MeanOutput, MeanPlan, NoiseLaw, Variant, choices};
 use crate::ledger::Standing;
 use crate::mechanisms::Statement;
 use crate::plot::{Bar, BarChart};
@@ -93,7 +93,7 @@ impl MeanOutput {
             statement: Statement::WeightedMean(plan.statement()),
             budget: plan.budget,
             epsilon: plan.epsilon,
-            choices: CHOICES.to_owned(),
+            choices: choices(facts.public_rows),
             receipt,
             is_seeded,
             file: mean_json.as_bytes(),
