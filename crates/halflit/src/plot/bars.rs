@@ -102,8 +102,11 @@ impl BarChart {
                     "<circle class=\"hl-f{colour}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"5\">{title}</circle>"
                 ),
             };
-            let whisker =
-                bar.error.and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
+            // What is exact has none, and no caps either.
+            let whisker = bar
+                .error
+                .filter(|error| *error > 0.0)
+                .and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
             if let Some((low, high)) = whisker {
                 draw_whisker(&mut svg, low, high, middle);
             }

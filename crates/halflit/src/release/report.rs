@@ -223,7 +223,7 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
     ];
     let chart = BarChart {
         title: format!("Noise against signal, {what}"),
-        x_label: "l2 norm, one tick per power of ten (dots: such an axis has no zero)".to_owned(),
+        x_label: "l2 norm, one tick per power of ten".to_owned(),
         shows: Vec::new(),
         bars: bars.map(|(name, value)| Bar { name: name.to_owned(), value, error: None }).to_vec(),
     };

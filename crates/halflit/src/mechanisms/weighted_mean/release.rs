@@ -145,9 +145,13 @@ fn chart(mean: &MeanFile) -> BarChart {
         let error = Some(share(column.standard_error.unwrap_or(column.noise_deviation)));
         Bar { name: column.name.clone(), value, error }
     };
+    let whiskers = match mean.columns.iter().any(|column| column.standard_error.is_some()) {
+        true => "standard error",
+        false => "noise",
+    };
     BarChart {
         title: "Means between their declared bounds".to_owned(),
-        x_label: "0: lower bound, 1: upper bound; whiskers: standard error".to_owned(),
+        x_label: format!("0: lower bound, 1: upper bound; whiskers: {whiskers}"),
         shows: vec![1.0],
         bars: mean.columns.iter().map(bar).collect(),
     }
