@@ -1,5 +1,6 @@
 //! How a command ends when it does not succeed: 2 for bad input, 1 for anything else.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -32,7 +33,7 @@ impl Failure {
         if json {
             eprintln!("{}", serde_json::json!({ "error": message }));
         } else {
-            eprintln!("error: {message}");
+            eprintln!("error: {}", shown(&message));
         }
         ExitCode::from(code)
     }
@@ -43,6 +44,19 @@ pub fn warn(message: &str, json: bool) {
     if json {
         eprintln!("{}", serde_json::json!({ "warning": message }));
     } else {
-        eprintln!("warning: {message}");
+        eprintln!("warning: {}", shown(message));
     }
+}
+
+/// The text with control characters written out: names come from files, and a terminal obeys what it is sent.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let written = |character: char| match is_obeyed(character) {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    Cow::Owned(text.chars().map(written).collect())
 }

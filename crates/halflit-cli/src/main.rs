@@ -87,10 +87,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints on standard output. A reader that has seen enough (`| head`) is no failure; a full disk is.
+/// Prints on standard output, with nothing that a terminal would obey. A reader that has seen enough (`| head`) is no failure; a full disk is.
 fn say(words: std::fmt::Arguments) {
+    write_out(&failure::shown(&words.to_string()));
+}
+
+/// Prints as it is. A file or a pipe gets every character of the data.
+fn write_out(text: &str) {
     use std::io::{ErrorKind, Write};
-    match std::io::stdout().write_fmt(words) {
+    match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("error: standard output cannot be written: {error}");
             std::process::exit(1);
@@ -102,7 +107,9 @@ fn say(words: std::fmt::Arguments) {
 /// Prints help and versions as asked, and refuses wrong words: in JSON if --json is among them.
 fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
-        return Failure::BadInput(error.to_string().trim().to_owned()).report(true);
+        let message = error.to_string();
+        let message = message.trim().trim_start_matches("error: ");
+        return Failure::BadInput(message.to_owned()).report(true);
     }
     // Nothing can be done about a closed pipe.
     let _ = error.print();

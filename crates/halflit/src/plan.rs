@@ -102,6 +102,8 @@ pub struct PublicRowsWorth {
     pub alone: Option<f64>,
     /// As planned.
     pub with: f64,
+    /// Whether the plan is the model of the public rows alone.
+    pub is_public_alone: bool,
 }
 
 impl PublicRowsWorth {
@@ -114,6 +116,12 @@ impl PublicRowsWorth {
             (_, false) => ("lower", "without them", "do not"),
             (_, true) => ("lower", "if they were private", "do not"),
         };
+        if self.is_public_alone {
+            let (comes, with) = (if self.rows == 1 { "comes" } else { "come" }, about(self.with, 2));
+            return format!(
+                "The {rows} alone {comes} to a predicted excess loss of {with}; no private row is used and nothing is spent."
+            );
+        }
         if self.with < self.without {
             let with = about(self.with, 2);
             format!("The {rows} {lower} the predicted excess loss from {without} ({otherwise}) to {with}.")
@@ -262,7 +270,8 @@ impl Plans {
             (self.without_public_rows?, noisy_gradient::predicted_of_public_fit(&self.problem).ok())
         };
         let (rows, with) = (self.problem.facts().public_rows, *predicted_excess);
-        Some(PublicRowsWorth { rows, without, is_rehearsed: *is_rehearsed, alone, with })
+        let is_public_alone = mechanism == public_rows::NAME;
+        Some(PublicRowsWorth { rows, without, is_rehearsed: *is_rehearsed, alone, with, is_public_alone })
     }
 
     /// Predicts by rehearsal the only candidate, if no formula does because parts are fixed by hand. Takes about as long as training three times; what would take very long,

@@ -1,7 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
-use super::options::count;
+use super::options::{count, number, positive_count};
 use crate::Failure;
 use halflit::figures::{about, at_most, whole};
 use halflit::privacy::{
@@ -54,10 +54,10 @@ enum Released {
 #[derive(clap::Args)]
 struct Gaussian {
     /// Standard deviation of the noise over the clip norm.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     noise_multiplier: f64,
     /// How often.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count, allow_negative_numbers = true)]
     steps: u64,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]
@@ -69,13 +69,13 @@ struct Gaussian {
 #[derive(clap::Args)]
 struct Laplace {
     /// How far a change of one unit moves the statistic in l1 norm.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     sensitivity: f64,
     /// Scale of the noise in each coordinate (its standard deviation over the square root of 2).
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     scale: f64,
     /// How often.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count, allow_negative_numbers = true)]
     steps: u64,
     #[command(flatten)]
     question: Question,
@@ -84,10 +84,10 @@ struct Laplace {
 #[derive(clap::Args)]
 struct Pure {
     /// The epsilon of one release. (--epsilon asks for delta at that epsilon of all of them.)
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon_each: f64,
     /// How often.
-    #[arg(long, default_value_t = 1, value_parser = count)]
+    #[arg(long, default_value_t = 1, value_parser = count, allow_negative_numbers = true)]
     steps: u64,
     #[command(flatten)]
     question: Question,
@@ -99,10 +99,10 @@ struct Sampled {
     #[arg(long, visible_alias = "fraction", allow_negative_numbers = true)]
     rate: Rate,
     /// Standard deviation of the noise over the clip norm.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     noise_multiplier: f64,
     /// How many batches.
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: u64,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]
@@ -128,7 +128,7 @@ struct Question {
     #[command(flatten)]
     at: At,
     /// Price changes of up to this many units at once, such as all rows of a user.
-    #[arg(long, value_name = "UNITS", default_value = "1")]
+    #[arg(long, value_name = "UNITS", default_value = "1", value_parser = positive_count, allow_negative_numbers = true)]
     group_size: NonZeroU64,
     #[command(flatten)]
     plot: Plot,
@@ -138,10 +138,10 @@ struct Question {
 #[group(required = true, multiple = false)]
 struct At {
     /// Ask for epsilon at this delta.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     delta: Option<f64>,
     /// Ask for delta at this epsilon.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
 use super::accounting::{
     ChangeName, FIGURES, Plot, Rate, change_in_words, checked, counted, ends, fixed_size, repeated,
 };
-use super::options::{check_delta, count};
+use super::options::{check_delta, count, number};
 use crate::Failure;
 use halflit::figures::{at_least, at_most, whole};
 use halflit::privacy::calibrate::{self, Budget, Calibrated, Careful};
@@ -46,10 +46,10 @@ enum Planned {
 #[derive(clap::Args)]
 struct Allowed {
     /// Spend at most this epsilon.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: f64,
     /// At this delta.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     delta: f64,
     #[command(flatten)]
     plot: Plot,
@@ -78,10 +78,10 @@ enum FindSampled {
 #[derive(clap::Args)]
 struct Gaussian {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (with --find steps).
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     noise_multiplier: Option<f64>,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]
@@ -96,13 +96,13 @@ struct Gaussian {
 #[derive(clap::Args)]
 struct Laplace {
     /// How far a change of one unit moves the statistic in l1 norm.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     sensitivity: f64,
     /// How often [default: 1; left out with --find steps].
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Scale of the noise (with --find steps).
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     scale: Option<f64>,
     /// What to find; everything else is given.
     #[arg(long, value_enum, default_value = "noise")]
@@ -114,10 +114,10 @@ struct Laplace {
 #[derive(clap::Args)]
 struct Pure {
     /// How often [default: 1; left out with --find steps].
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// The epsilon of one release (with --find steps).
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon_each: Option<f64>,
     /// What to find; everything else is given.
     #[arg(long, value_enum, default_value = "noise")]
@@ -132,10 +132,10 @@ struct Sampled {
     #[arg(long, visible_alias = "fraction", allow_negative_numbers = true)]
     rate: Option<Rate>,
     /// How many batches (left out with --find steps).
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Standard deviation of the noise over the clip norm (left out with --find noise).
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     noise_multiplier: Option<f64>,
     /// How neighbouring tables differ.
     #[arg(long, value_enum)]

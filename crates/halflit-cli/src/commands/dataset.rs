@@ -59,12 +59,20 @@ pub fn quoted(word: String) -> String {
     if word.contains(char::is_whitespace) { format!("'{word}'") } else { word }
 }
 
+fn quoted_path(path: &Path) -> String {
+    quoted(path.display().to_string())
+}
+
 impl Dataset {
     /// The arguments as given, for the next command.
     pub fn arguments(&self) -> String {
-        let quoted = |path: &Path| quoted(path.display().to_string());
-        let privacy = self.privacy.as_deref().map(|file| format!(" --privacy {}", quoted(file)));
-        quoted(&self.data) + &privacy.unwrap_or_default()
+        let privacy = self.privacy.as_deref().map(|file| format!(" --privacy {}", quoted_path(file)));
+        self.quoted_data() + &privacy.unwrap_or_default()
+    }
+
+    /// The data file as one word of a command.
+    pub fn quoted_data(&self) -> String {
+        quoted_path(&self.data)
     }
 
     /// Where the declaration is.
@@ -75,8 +83,10 @@ impl Dataset {
     /// The declaration's text and its name.
     fn privacy_text(&self) -> Result<(String, String), Failure> {
         // A wrong name of the data would otherwise be told as a declaration that is missing beside it.
-        self.data_is_there()?;
+        must_be_there(&self.data)?;
         let path = self.privacy_path();
+        self.privacy_is_not_the_data()?;
+        must_be_no_folder(&path, "--privacy", "the declaration")?;
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Failure::BadInput(format!(
                 "the declaration {} cannot be read: {error}; `halflit init {}` writes one to start from",
@@ -87,13 +97,17 @@ impl Dataset {
         Ok((text, path.display().to_string()))
     }
 
-    fn data_is_there(&self) -> Result<(), Failure> {
-        match std::fs::metadata(&self.data) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                Err(Failure::BadInput(format!("the data {} cannot be read: {error}", self.data.display())))
-            }
+    /// Refuses the data as its own declaration: a private table would be told line by line as wrong TOML, or overwritten.
+    pub fn privacy_is_not_the_data(&self) -> Result<(), Failure> {
+        let path = self.privacy_path();
+        let real = |path: &Path| path.canonicalize().ok();
+        if path == self.data || real(&path).is_some_and(|privacy| Some(privacy) == real(&self.data)) {
+            return Err(Failure::BadInput(format!(
+                "--privacy {} is the data file itself; name another file for the declaration",
+                path.display()
+            )));
         }
+        Ok(())
     }
 
     /// What the declaration says about protection; it needs no task.
@@ -135,6 +149,32 @@ impl EncodedDataset {
         let out_of_domain = if self.coerce { OutOfDomain::Coerce } else { OutOfDomain::Refuse };
         Problem::pose(declared, out_of_domain).map_err(Failure::bad_input)
     }
+}
+
+/// Refuses the name of a data file that is not there.
+pub fn must_be_there(data: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(data) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::BadInput(format!("the data {} cannot be read: {error}", data.display()))),
+    }
+}
+
+/// Refuses a folder where a file is wanted. `what` is the file, `option` names it.
+fn must_be_no_folder(path: &Path, option: &str, what: &str) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::BadInput(format!(
+            "{option} {}: this is a folder, but {what} is a file; name the file",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The ledger that was named, else the one that belongs to the data.
+pub fn ledger_of(named: Option<&Path>, data: &Path) -> Result<PathBuf, Failure> {
+    let path = named.map_or_else(|| default_ledger(data), Path::to_owned);
+    must_be_no_folder(&path, "--ledger", "the ledger")?;
+    Ok(path)
 }
 
 /// The ledger that belongs to a data file unless told otherwise. A link to the data is the data: another name is no new budget.

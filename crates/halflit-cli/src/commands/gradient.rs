@@ -1,7 +1,8 @@
 //! The options that fix parts of `noisy_gradient`.
 
-use super::options::count;
+use super::options::{count, number, positive_count};
 use crate::Failure;
+use clap::ValueEnum;
 use halflit::figures::{declared, whole};
 use halflit::mechanisms::noisy_gradient::Params;
 use halflit::mechanisms::noisy_gradient::modes::{self, Constants};
@@ -21,52 +22,52 @@ pub struct GradientOptions {
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Let each unit take part in a step with this probability, as 1/64, 0.01 or 1e-2; on average at least one unit per step [default: everyone in every step].
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     sampling_rate: Option<String>,
     /// Let every unit take part in one step only, dealt into this many batches; at most as many as there are units.
-    #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate")]
+    #[arg(long, value_name = "BATCHES", conflicts_with = "sampling_rate", value_parser = positive_count, allow_negative_numbers = true)]
     one_pass: Option<NonZeroU64>,
     /// Number of gradient steps, at most 10,000,000.
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Largest norm of one unit's contribution, from 1e-9 to 1e9.
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true, value_parser = number)]
     clip_norm: Option<f64>,
     /// Measure the clip norm in every step: the norm that this share of the contributions stays below, from 0.001 to 0.999.
-    #[arg(long, value_name = "SHARE", conflicts_with = "clip_norm", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", conflicts_with = "clip_norm", allow_negative_numbers = true, value_parser = number)]
     clip_quantile: Option<f64>,
     /// What is subtracted from a unit's gradient before it is clamped [default: the better one].
     #[arg(long, value_enum)]
     centre: Option<CentreName>,
     /// How much the hidden part of the gradient counts beside what follows from public columns, from 1e-9 to 1e9 [default: 1].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     hidden_weight: Option<f64>,
     /// Take the known part of each unit in a step with this probability, drawn by itself [default: as often as the hidden part].
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     known_rate: Option<String>,
     /// Begin at zero or at the public rows' own fit.
     #[arg(long, value_enum)]
     start: Option<StartName>,
     /// Weight of the private gradient against the public rows' gradient, above 0 and at most 1, or `auto` [default: every row counts the same].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     alpha: Option<String>,
     /// Take this many public rows in a step, drawn anew [default: all].
-    #[arg(long, value_name = "ROWS")]
+    #[arg(long, value_name = "ROWS", value_parser = positive_count, allow_negative_numbers = true)]
     public_batch: Option<NonZeroU64>,
     /// Take public gradients as long as they are instead of rescaling them to the clip norm (paper-002-alg-1).
     #[arg(long)]
     keep_public_norms: bool,
     /// Length of a step, from 1e-9 to 1e9.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     step_size: Option<f64>,
     /// Share of the velocity that survives a step, 0 or more and below 1.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     momentum: Option<f64>,
     /// Which iterates are returned [default: the average of the second half; the last one of a named method].
     #[arg(long, value_enum)]
     average: Option<AverageName>,
     /// Each step spends this many times the squared mu of the one before, from 0.1 to 10 [default: 1].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     budget_growth: Option<f64>,
 }
 
@@ -192,6 +193,39 @@ impl Method {
     }
 }
 
+/// A constant that a method has no default for.
+struct Needed {
+    /// Any of these gives it.
+    options: &'static [&'static str],
+    /// What to write.
+    example: &'static str,
+}
+
+const BATCHES: Needed = Needed {
+    options: &["--sampling-rate", "--one-pass"],
+    example: "batches (--sampling-rate, such as 1/64, or --one-pass, such as 100)",
+};
+const POISSON_BATCHES: Needed =
+    Needed { options: &["--sampling-rate"], example: "batches (--sampling-rate, such as 1/64)" };
+const ONE_PASS: Needed = Needed { options: &["--one-pass"], example: "one pass (--one-pass, such as 100)" };
+const ALPHA: Needed = Needed {
+    options: &["--alpha"],
+    example: "the weight of the private gradient (--alpha, a number from 1e-6 to 1, such as 0.5)",
+};
+
+impl Method {
+    /// The constants that must be given.
+    fn needed(self) -> &'static [Needed] {
+        match self {
+            Method::DpSgd => &[BATCHES],
+            Method::Paper002Alg1 => &[BATCHES, ALPHA],
+            Method::Paper002Accelerated => &[ONE_PASS, ALPHA],
+            Method::Paper003Alg1 => &[POISSON_BATCHES],
+            Method::DpGd | Method::PdaMd | Method::Newton | Method::Posterior => &[],
+        }
+    }
+}
+
 /// Generous on purpose: it stops slips such as 10^9 before they are paid for, and nothing else.
 const MOST_STEPS: u64 = 10_000_000;
 
@@ -236,7 +270,23 @@ impl GradientOptions {
     /// Refuses counts that no run would come to the end of, or that leave most steps without anybody.
     fn check_counts(&self, facts: &PublicFacts) -> Result<(), Failure> {
         let (units, public_rows) = (facts.private_units, facts.public_rows);
+        let batches = match (&self.sampling_rate, self.one_pass) {
+            (Some(rate), _) => Some(format!("--sampling-rate {rate}")),
+            (None, batches) => batches.map(|batches| format!("--one-pass {batches}")),
+        };
         match self {
+            Self { budget_growth: Some(growth), .. } if *growth != 1.0 && batches.is_some() => {
+                return refused(format!(
+                    "--budget-growth {}: steps on batches must all spend the same, and {} asks for batches; leave out one of the two",
+                    declared(*growth),
+                    batches.unwrap_or_default()
+                ));
+            }
+            Self { one_pass: Some(batches), steps: Some(steps), .. } if *steps > batches.get() => {
+                return refused(format!(
+                    "--steps {steps}: --one-pass {batches} deals the units into {batches} batches, one for each step; give at most --steps {batches}, or more batches"
+                ));
+            }
             Self { steps: Some(0), .. } => {
                 return refused("--steps 0: must be at least 1; leave it out to have it chosen");
             }
@@ -331,30 +381,30 @@ impl GradientOptions {
     fn method_params(&self, method: Method) -> Result<Params, Failure> {
         let constants = self.constants()?;
         let warm = Constants { start: self.start().unwrap_or(Start::PublicMinimizer), ..constants };
-        let is_sampled = constants.sampling != Sampling::FullBatch;
+        let name = method.to_possible_value().map_or_else(String::new, |name| name.get_name().to_owned());
         let alpha = || match self.alpha.as_deref().map(combiner).transpose()? {
             Some(Combiner::Constant { alpha }) => Ok(alpha),
-            _ => {
-                refused("this method needs --alpha, a number from 0 to 1: the weight of the private gradient")
-            }
+            _ => refused(format!(
+                "--alpha auto: --method {name} needs a number from 1e-6 to 1, the weight of the private gradient, such as --alpha 0.5"
+            )),
         };
-        if let Some(option) = self.given().into_iter().find(|option| !method.options().contains(option)) {
+        let given = self.given();
+        if let Some(option) = given.iter().find(|option| !method.options().contains(option)) {
             return refused(format!(
-                "{option}: this method has no such part; its parts are {}; or leave out --method",
+                "{option}: --method {name} has no such part; its parts are {}; or leave out --method",
                 method.options().join(", ")
             ));
         }
+        let missing: Vec<&str> = method
+            .needed()
+            .iter()
+            .filter(|constant| constant.options.iter().all(|option| !given.contains(option)))
+            .map(|constant| constant.example)
+            .collect();
+        if !missing.is_empty() {
+            return refused(format!("--method {name} needs {}", missing.join(", and ")));
+        }
         let params = match method {
-            Method::DpSgd | Method::Paper002Alg1 | Method::Paper003Alg1 if !is_sampled => {
-                return refused(
-                    "this method needs batches: give --sampling-rate, such as 1/64, or --one-pass, such as 100",
-                );
-            }
-            Method::Paper002Accelerated if !matches!(constants.sampling, Sampling::OnePass { .. }) => {
-                return refused(
-                    "--method paper-002-accelerated is for one pass: give --one-pass, such as 100",
-                );
-            }
             Method::DpGd | Method::DpSgd => constants.dp_sgd(),
             Method::Paper002Alg1 if self.keep_public_norms => {
                 let public = PublicPart::Mean { batch: self.public_batch, rescaled: false };

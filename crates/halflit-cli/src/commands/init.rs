@@ -26,15 +26,10 @@ pub struct Args {
 
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let path = args.dataset.privacy_path();
+    args.dataset.privacy_is_not_the_data()?;
     if path.exists() && !args.force {
         return Err(Failure::BadInput(format!(
             "{} exists already; --force overwrites it, --privacy FILE writes elsewhere",
-            path.display()
-        )));
-    }
-    if path == args.dataset.data {
-        return Err(Failure::BadInput(format!(
-            "--privacy {} is the data file itself; name another file for the declaration",
             path.display()
         )));
     }

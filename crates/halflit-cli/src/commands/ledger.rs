@@ -1,6 +1,6 @@
 use crate::Failure;
-use crate::commands::dataset::{Dataset, default_ledger};
-use crate::commands::options::budget;
+use crate::commands::dataset::{Dataset, ledger_of, must_be_there};
+use crate::commands::options::{budget, number};
 use halflit::Ledger;
 use halflit::figures::{at_least, at_most, declared, delta};
 use halflit::ledger::{Outcome, Overview, Standing};
@@ -51,10 +51,10 @@ struct Open {
     #[arg(long, value_name = "NAME")]
     account: String,
     /// Its cap: the most epsilon [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: Option<f64>,
     /// Its cap: at this delta [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     delta: Option<f64>,
     /// The ledger [default: NAME.ledger beside the data].
     #[arg(long, value_name = "FILE")]
@@ -73,8 +73,12 @@ struct Close {
 impl Place {
     fn path(&self) -> Result<PathBuf, Failure> {
         match (&self.ledger, &self.data) {
-            (Some(ledger), _) => Ok(ledger.clone()),
-            (None, Some(data)) => Ok(default_ledger(data)),
+            (Some(ledger), _) => ledger_of(Some(ledger), ledger),
+            (None, Some(data)) => {
+                let ledger = ledger_of(None, data)?;
+                // A ledger outlives its data.
+                if ledger.exists() { Ok(ledger) } else { must_be_there(data).map(|()| ledger) }
+            }
             (None, None) => Err(Failure::BadInput("name a data file, or a ledger with --ledger".to_owned())),
         }
     }
@@ -94,7 +98,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         Action::Open(open) => {
             let protection = open.dataset.protection()?;
             let cap = budget(open.epsilon, open.delta, protection.budget())?;
-            let path = open.ledger.clone().unwrap_or_else(|| default_ledger(&open.dataset.data));
+            let path = ledger_of(open.ledger.as_deref(), &open.dataset.data)?;
+            // Before a ledger is made for it.
+            halflit::ledger::check_account_name(&open.account).map_err(Failure::bad_input)?;
             let mut ledger = Ledger::open_or_create(&path).map_err(Failure::bad_input)?;
             ledger.open_account(&open.account, protection.relation(), cap).map_err(Failure::bad_input)?;
             done(json, &open.account, "opened", &path);

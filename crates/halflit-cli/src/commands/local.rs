@@ -1,6 +1,8 @@
 use crate::Failure;
-use crate::commands::dataset::{ChosenColumns, Dataset, beside_named, default_ledger};
-use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
+use crate::commands::dataset::{ChosenColumns, Dataset, beside_named, default_ledger, ledger_of};
+use crate::commands::options::number;
+use crate::commands::outcome::{beyond_declared, charge, must_take_a_release, nothing_released, publish};
+use crate::failure::warn;
 use crate::files::{must_be_new, write_new};
 use crate::progress::Progress;
 use clap::{Subcommand, ValueEnum};
@@ -9,7 +11,7 @@ use halflit::mechanisms::local::{
     Aggregate, Kind, LocalError, LocalPlan, Messages, Outlook, Weights, aggregate,
 };
 use halflit::noise::NoiseSource;
-use halflit::table::{OutOfDomain, Protection, Table, ValueColumn, Values};
+use halflit::table::{Budget, OutOfDomain, Protection, Table, ValueColumn, Values};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufReader;
@@ -44,7 +46,7 @@ struct RandomizeArgs {
     #[command(flatten)]
     input: ChosenColumns,
     /// What one message may reveal [default: the declared budget's epsilon].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: Option<f64>,
     /// The randomizer.
     #[arg(long, value_enum, default_value = "privunit")]
@@ -115,7 +117,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
 fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
     let data = &args.input.dataset.data;
     let out = args.out.clone().unwrap_or_else(|| beside_named(data, "messages"));
-    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    let ledger_path = ledger_of(args.ledger.as_deref(), data)?;
     if args.plan {
         return show_outlook(&args, json);
     }
@@ -124,7 +126,14 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
         KindName::Privunit => Kind::Privunit,
         KindName::Duchi => Kind::Duchi,
     };
-    let plan = LocalPlan::new(sensitive_values(&args)?, kind, args.epsilon).map_err(Failure::bad_input)?;
+    let values = sensitive_values(&args)?;
+    let declared_budget = values.protection().budget();
+    let plan = LocalPlan::new(values, kind, args.epsilon).map_err(Failure::bad_input)?;
+    let spent = Budget { epsilon: args.epsilon.unwrap_or(declared_budget.epsilon), delta: 0.0 };
+    let warning = beyond_declared(spent, declared_budget);
+    if let Some(warning) = &warning {
+        warn(warning, json);
+    }
 
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let mut progress = Progress::new("randomizing");
@@ -152,6 +161,7 @@ fn randomize(args: RandomizeArgs, json: bool) -> Result<(), Failure> {
             json!({
                 "folder": out, "ledger": ledger_path, "messages": messages, "guarantee": certificate.guarantee,
                 "sentence": certificate.sentence, "charge": certificate.charge, "mechanism": certificate.mechanism,
+                "warnings": warning.as_slice(),
             })
         );
         return Ok(());

@@ -1,7 +1,8 @@
 use crate::Failure;
-use crate::commands::dataset::{ChosenColumns, beside_named, default_ledger};
-use crate::commands::options::budget;
-use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
+use crate::commands::dataset::{ChosenColumns, beside_named, ledger_of};
+use crate::commands::options::{budget, number};
+use crate::commands::outcome::{beyond_declared, charge, must_take_a_release, nothing_released, publish};
+use crate::failure::warn;
 use clap::ValueEnum;
 use halflit::MechanismError;
 use halflit::figures::{at_most, count_of, delta};
@@ -11,6 +12,7 @@ use halflit::mechanisms::weighted_mean::{
     MeanPlans, MeanRelease, MeanRequest, MeanSummary, NoiseLaw, Variant,
 };
 use halflit::noise::NoiseSource;
+use halflit::table::Budget;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -26,10 +28,10 @@ pub struct Args {
     #[command(flatten)]
     input: ChosenColumns,
     /// Spend at most this epsilon in this release [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: Option<f64>,
     /// With this delta; 0 asks for pure differential privacy, and so for Laplace noise [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     delta: Option<f64>,
     /// The estimator [default: the one with the smallest predicted error].
     #[arg(long, value_enum)]
@@ -69,7 +71,7 @@ enum NoiseName {
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let data = &args.input.dataset.data;
     let out = args.out.clone().unwrap_or_else(|| beside_named(data, "mean"));
-    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    let ledger_path = ledger_of(args.ledger.as_deref(), data)?;
     if !args.plan {
         must_take_a_release(&out, &ledger_path)?;
     }
@@ -80,8 +82,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         )));
     }
     let values = args.input.values()?;
+    let asked = budget(args.epsilon, args.delta, values.protection().budget())?;
     let request = MeanRequest {
-        budget: Some(budget(args.epsilon, args.delta, values.protection().budget())?),
+        budget: Some(asked),
         variant: args.variant.map(|variant| match variant {
             VariantName::PublicOnly => Variant::PublicOnly,
             VariantName::Gaussian => Variant::Gaussian,
@@ -101,7 +104,13 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         print_plans(&plans, json);
         return Ok(());
     }
+    let declared = plans.values().protection().budget();
     let plan = plans.best().map_err(Failure::bad_input)?;
+    let spent = Budget { epsilon: plan.epsilon().upper, delta: asked.delta };
+    let warning = beyond_declared(spent, declared);
+    if let Some(warning) = &warning {
+        warn(warning, json);
+    }
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let (mut ledger, charged) = charge(&ledger_path, plan)?;
     let charge = charged.receipt().charge;
@@ -121,7 +130,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         ("report.html", release.report_html.as_bytes()),
     ];
     publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
-    print(&release, &standings, &ledger_path, &out, json);
+    print(&release, &standings, &ledger_path, &out, warning.as_deref(), json);
     Ok(())
 }
 
@@ -150,7 +159,14 @@ fn print_plans(plans: &MeanPlans, json: bool) {
     );
 }
 
-fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Path, json: bool) {
+fn print(
+    release: &MeanRelease,
+    standings: &[Standing],
+    ledger: &Path,
+    out: &Path,
+    warning: Option<&str>,
+    json: bool,
+) {
     let certificate = &release.certificate;
     if json {
         println!(
@@ -158,6 +174,7 @@ fn print(release: &MeanRelease, standings: &[Standing], ledger: &Path, out: &Pat
             json!({
                 "folder": out, "ledger": ledger, "guarantee": certificate.guarantee, "sentence": certificate.sentence,
                 "charge": certificate.charge, "mechanism": certificate.mechanism, "mean": release.mean, "accounts": standings,
+                "warnings": warning.as_slice(),
             })
         );
         return;

@@ -5,15 +5,16 @@ use crate::commands::gradient::GradientOptions;
 use halflit::figures;
 use halflit::table::Budget;
 use halflit::{Plans, Problem, Request, Watch};
+use std::num::NonZeroU64;
 
 /// What may be fixed by hand; everything else is chosen from public facts.
 #[derive(clap::Args)]
 pub struct PlanOptions {
     /// Spend at most this epsilon in this release, above 0 and at most 1e9 [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     epsilon: Option<f64>,
     /// With this delta, at most 0.5; 0 asks for pure differential privacy [default: the declared budget].
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     delta: Option<f64>,
     /// Take this mechanism instead of the one with the smallest predicted error; halflit plan lists them.
     #[arg(long, value_name = "NAME")]
@@ -38,6 +39,17 @@ impl PlanOptions {
 /// A count on the command line.
 pub fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "give a whole number in plain digits, such as 2000".to_owned())
+}
+
+/// A count on the command line that cannot be zero.
+pub fn positive_count(text: &str) -> Result<NonZeroU64, String> {
+    let refused = || "give a whole number of at least 1 in plain digits, such as 100".to_owned();
+    count(text).ok().and_then(NonZeroU64::new).ok_or_else(refused)
+}
+
+/// A number on the command line.
+pub fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "give a number, such as 0.5 or 1e-6".to_owned())
 }
 
 /// The budget of one release: what was asked for, else what was declared.

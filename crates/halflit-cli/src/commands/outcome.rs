@@ -2,7 +2,9 @@
 
 use crate::Failure;
 use crate::files::{must_be_new, parent, write_folder_atomically};
+use halflit::figures::{at_most, declared, delta};
 use halflit::ledger::Outcome;
+use halflit::table::Budget;
 use halflit::{Charged, Ledger, Priced};
 use std::fmt::Display;
 use std::path::Path;
@@ -18,6 +20,21 @@ pub fn must_take_a_release(out: &Path, ledger: &Path) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Says that a release spends more than the declaration foresees: only accounts limit it, and one with a larger cap may let it through.
+pub fn beyond_declared(spent: Budget, foreseen: Budget) -> Option<String> {
+    let is_beyond = spent.epsilon > foreseen.epsilon || (spent.epsilon > 0.0 && spent.delta > foreseen.delta);
+    is_beyond.then(|| {
+        format!(
+            "this release spends epsilon {} at delta {}, which is beyond the declared budget (epsilon {}, delta {}); only an account with a larger cap \
+             lets it through",
+            at_most(spent.epsilon, 4),
+            delta(spent.delta),
+            declared(foreseen.epsilon),
+            delta(foreseen.delta)
+        )
+    })
 }
 
 /// Records the price of a plan, in a new ledger if there is none.

@@ -1,10 +1,13 @@
 use crate::Failure;
-use crate::commands::dataset::{EncodedDataset, quoted};
+use crate::commands::dataset::{EncodedDataset, default_ledger, quoted};
 use crate::commands::options::PlanOptions;
 use crate::progress::Progress;
+use halflit::Ledger;
 use halflit::figures::{about, declared, delta};
+use halflit::ledger::Standing;
 use halflit::plan::Summary;
 use serde_json::json;
+use std::path::Path;
 
 /// Show every mechanism that fits the declaration, ranked by predicted error. Nothing is spent.
 ///
@@ -47,14 +50,15 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     println!("{sentence}\n");
     println!("Budget: epsilon {}, delta {}. Best first:\n", declared(budget.epsilon), delta(budget.delta));
+    let names = summaries.iter().map(|row| row.mechanism.len()).max().unwrap_or_default().max(18);
     let width = summaries.iter().map(|row| row.variant.len()).max().unwrap_or_default();
     println!(
-        "  {:<18} {:<width$} {:>10} {:>9} {:>8} {:>11}",
+        "  {:<names$} {:<width$} {:>10} {:>9} {:>8} {:>11}",
         "mechanism", "variant", "predicted", "releases", "passes", "noise"
     );
     for row in &summaries {
         println!(
-            "  {:<18} {:<width$} {:>10} {:>9} {:>8.1} {:>11}{}",
+            "  {:<names$} {:<width$} {:>10} {:>9} {:>8.1} {:>11}{}",
             row.mechanism,
             row.variant,
             if row.predicted_excess.is_finite() {
@@ -86,10 +90,24 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     }
     if summaries.iter().all(|row| row.is_hopeless) {
         println!("No mechanism is predicted to beat the zero model at this budget: it would buy nothing.");
+    } else if let Some(account) = exhausted_account(&args.input.dataset.data) {
+        println!(
+            "Account {account} of the ledger beside the data has nothing left: halflit train would be refused unless the release costs nothing. See \
+             halflit ledger show {}",
+            args.input.dataset.quoted_data()
+        );
     } else {
         println!("Next: halflit train {}", own_arguments());
     }
     Ok(())
+}
+
+/// An open account, in the ledger beside the data, that has no room for any further noisy release. A ledger that cannot be read is for `train` to refuse.
+fn exhausted_account(data: &Path) -> Option<String> {
+    let ledger = Some(default_ledger(data)).filter(|path| path.is_file())?;
+    let accounts = Ledger::open(&ledger).and_then(|ledger| ledger.overview()).ok()?.accounts;
+    let is_exhausted = |standing: &Standing| standing.account.is_open && standing.left.is_none();
+    accounts.into_iter().find(is_exhausted).map(|standing| standing.account.name)
 }
 
 /// What stands behind `plan` on the command line: `train` takes the same.

@@ -4,7 +4,8 @@ use halflit::Model;
 use halflit::figures::{about, count_of};
 use halflit::release::Predictions;
 use halflit::table::{OutOfDomain, Table};
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -49,19 +50,29 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         .then(|| model.evaluate(&table, out_of_domain))
         .transpose()
         .map_err(Failure::bad_input)?;
-    let csv = as_csv(&predictions, model.encoding().label_name());
-    match &args.out {
-        Some(path) => write_new(path, csv.as_bytes())
-            .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))?,
-        // With --evaluate or --json alone the numbers are what was asked for.
-        None if !json && !args.evaluate => {
-            print!("{csv}");
-        }
-        None => {}
+    let label = model.encoding().label_name();
+    if let Some(path) = &args.out {
+        write_new(path, as_csv(&predictions, label).as_bytes())
+            .map_err(|error| Failure::Failed(format!("{} cannot be written: {error}", path.display())))?;
     }
+    // With --evaluate alone its numbers are what was asked for.
+    let is_printed = args.out.is_none() && !args.evaluate;
     if json {
-        println!("{}", json!({ "rows": predictions.len(), "evaluation": evaluation, "out": args.out }));
+        let mut answer = json!({ "rows": predictions.len(), "evaluation": evaluation, "out": args.out });
+        if is_printed {
+            answer["label"] = json!(label);
+            answer["predictions"] = as_json(&predictions);
+        }
+        println!("{answer}");
         return Ok(());
+    }
+    if is_printed {
+        let csv = as_csv(&predictions, label);
+        if std::io::stdout().is_terminal() {
+            print!("{csv}");
+        } else {
+            crate::write_out(&csv);
+        }
     }
     if let Some(path) = &args.out {
         println!("Wrote {} to {}.", count_of(predictions.len() as u64, "prediction"), path.display());
@@ -89,6 +100,23 @@ pub fn read_model(path: &std::path::Path) -> Result<Model, Failure> {
     })?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::BadInput(format!("{} is not a halflit model: {error}", path.display())))
+}
+
+/// One number per row, or the class with the probability of each class where the model has any.
+fn as_json(predictions: &Predictions) -> Value {
+    match predictions {
+        Predictions::Numbers(numbers) => json!(numbers),
+        Predictions::Classes { names, classes, probabilities } => {
+            let row = |(row, &class): (usize, &usize)| {
+                let of_row = probabilities.as_ref().map(|probabilities| &probabilities[row]);
+                let named = of_row.map(|of_row| {
+                    names.iter().cloned().zip(of_row.iter().map(|p| json!(p))).collect::<Map<_, _>>()
+                });
+                json!({ "class": names.get(class), "probabilities": named })
+            };
+            classes.iter().enumerate().map(row).collect()
+        }
+    }
 }
 
 fn as_csv(predictions: &Predictions, label: &str) -> String {

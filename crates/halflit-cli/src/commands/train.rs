@@ -1,12 +1,13 @@
 use crate::Failure;
-use crate::commands::dataset::{EncodedDataset, default_ledger, default_release};
+use crate::commands::dataset::{EncodedDataset, default_release, ledger_of};
 use crate::commands::options::PlanOptions;
-use crate::commands::outcome::{charge, must_take_a_release, nothing_released, publish};
+use crate::commands::outcome::{beyond_declared, charge, must_take_a_release, nothing_released, publish};
 use crate::failure::warn;
 use crate::progress::Progress;
 use halflit::figures::{about, at_most, delta};
 use halflit::ledger::Standing;
 use halflit::noise::NoiseSource;
+use halflit::table::Budget;
 use halflit::{MechanismError, Plan, Release};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ pub struct Args {
 pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let data = &args.input.dataset.data;
     let out = args.out.clone().unwrap_or_else(|| default_release(data));
-    let ledger_path = args.ledger.clone().unwrap_or_else(|| default_ledger(data));
+    let ledger_path = ledger_of(args.ledger.as_deref(), data)?;
     must_take_a_release(&out, &ledger_path)?;
 
     let problem = args.input.problem()?;
@@ -46,7 +47,10 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let plans = args.options.plans(problem, &mut progress)?;
     let worth = plans.worth_of_public_rows().map(|worth| worth.sentence());
     let plan = plans.best().map_err(Failure::bad_input)?;
-    let warning = plan.summary().is_hopeless.then_some(NOT_WORTH_IT);
+    let spent = Budget { epsilon: plan.epsilon().upper, delta: plan.budget().delta };
+    let not_worth_it = plan.summary().is_hopeless.then(|| NOT_WORTH_IT.to_owned());
+    let warnings: Vec<String> =
+        beyond_declared(spent, plan.declared_budget()).into_iter().chain(not_worth_it).collect();
     if !json {
         println!("{}\n", plan.relation().sentence());
         let summary = plan.summary();
@@ -56,11 +60,11 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
             println!("{worth}");
         }
     }
-    if let Some(warning) = warning {
+    for warning in &warnings {
         warn(warning, json);
     }
     let trained = train(plan, &ledger_path, &out)?;
-    trained.print(&ledger_path, &out, warning, json);
+    trained.print(&ledger_path, &out, &warnings, json);
     Ok(())
 }
 
@@ -71,12 +75,19 @@ const NOT_WORTH_IT: &str = "at this budget the model is predicted to be no bette
 pub struct Trained {
     pub release: Release,
     pub standings: Vec<Standing>,
+    speed: Option<Speed>,
+}
+
+/// How fast a run was. There is none where the number of private rows is a secret: the time would tell it.
+#[derive(Clone, Copy)]
+struct Speed {
     seconds: f64,
     unit_steps: f64,
 }
 
 /// Charges, runs, writes: in this order.
 pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Failure> {
+    let has_public_time = plan.problem().facts().private_rows.is_some();
     let unit_steps = plan.summary().passes * plan.problem().private_units() as f64;
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let mut progress = Progress::new("training");
@@ -90,7 +101,7 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
             return Err(nothing_released(&mut ledger, charge, &error, interrupted));
         }
     };
-    let seconds = start.elapsed().as_secs_f64();
+    let speed = has_public_time.then(|| Speed { seconds: start.elapsed().as_secs_f64(), unit_steps });
     let standings = ledger.overview().map_err(Failure::failed)?.accounts;
     let release = output.release(&standings).map_err(Failure::failed)?;
     let mut files = vec![
@@ -100,11 +111,11 @@ pub fn train(plan: Plan, ledger_path: &Path, out: &Path) -> Result<Trained, Fail
     ];
     files.extend(release.statistics_json.as_ref().map(|text| ("statistics.json", text.as_bytes())));
     publish(&mut ledger, charge, out, &files, &release.certificate.model_sha256)?;
-    Ok(Trained { release, standings, seconds, unit_steps })
+    Ok(Trained { release, standings, speed })
 }
 
 impl Trained {
-    fn print(&self, ledger: &Path, out: &Path, warning: Option<&str>, json: bool) {
+    fn print(&self, ledger: &Path, out: &Path, warnings: &[String], json: bool) {
         let guarantee = self.release.certificate.guarantee;
         if json {
             println!(
@@ -117,7 +128,7 @@ impl Trained {
                     "charge": self.release.certificate.charge,
                     "mechanism": self.release.certificate.mechanism,
                     "accounts": self.standings,
-                    "warnings": warning.as_slice(),
+                    "warnings": warnings,
                 })
             );
             return;
@@ -138,6 +149,8 @@ impl Trained {
             println!("Further models at no cost: halflit refit DATA --release {}.", out.display());
         }
         // For the owner at the terminal; not part of the release.
-        eprintln!("({:.2} s, {} units/s)", self.seconds, about(self.unit_steps / self.seconds, 3));
+        if let Some(Speed { seconds, unit_steps }) = self.speed {
+            eprintln!("({seconds:.2} s, {} units/s)", about(unit_steps / seconds, 3));
+        }
     }
 }

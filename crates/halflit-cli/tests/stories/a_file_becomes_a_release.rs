@@ -54,7 +54,14 @@ fn every_command_answers_in_json() {
     assert_eq!(train["guarantee"]["epsilon"], 0.5);
     assert_eq!(desk.json("verify here/certificate.json")["valid"], true);
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 1);
-    assert_eq!(desk.json("predict here/model.json patients.csv")["rows"], 400);
+    let predicted = desk.json("predict here/model.json patients.csv");
+    assert_eq!((&predicted["rows"], &predicted["label"]), (&400.into(), &"ill".into()));
+    let predictions = predicted["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 400);
+    let first = &predictions[0];
+    assert!(first["probabilities"][first["class"].as_str().unwrap()].as_f64().unwrap() >= 0.5, "{first}");
+    let elsewhere = desk.json("predict here/model.json patients.csv --out predicted.csv");
+    assert!(elsewhere.get("predictions").is_none(), "they are in the file");
     let calibrated = desk.json("calibrate gaussian --epsilon 1 --delta 1e-6 --change replace");
     assert!(calibrated["noise_multiplier"].as_f64().unwrap() > 8.0);
     let account = desk.json("account gaussian --noise-multiplier 10 --delta 1e-6 --change replace");
@@ -68,8 +75,55 @@ fn the_budget_runs_out_and_says_so() {
     let refused = desk.refused("train patients.csv --epsilon 1.5 --out two");
     assert!(refused.contains("account default allows epsilon 2") && refused.contains("fits"), "{refused}");
     assert!(!desk.path("two").exists());
+    assert!(refused.contains("plan with a smaller --epsilon"), "{refused}");
     desk.ok("train patients.csv --epsilon 0.5 --out three");
     assert_eq!(desk.json("ledger show patients.csv")["charges"].as_array().unwrap().len(), 2);
+    // Advice that cannot help is none.
+    let desk = Desk::new(400);
+    desk.ok("train patients.csv --out all");
+    let refused = desk.refused("train patients.csv --epsilon 1");
+    assert!(refused.contains("nothing is left") && !refused.contains("smaller"), "{refused}");
+    let plan = desk.ok("plan patients.csv");
+    assert!(plan.contains("Account default") && plan.contains("nothing left"), "{plan}");
+    assert!(!plan.contains("Next: halflit train"), "{plan}");
+}
+
+/// All of it is there, not nearly all.
+#[test]
+fn of_an_unspent_budget_everything_is_left() {
+    let desk = Desk::new(400);
+    let refused = desk.refused("train patients.csv --epsilon 3");
+    assert!(refused.contains("at most epsilon 2 fits"), "{refused}");
+    desk.ok("ledger open patients.csv --account a");
+    assert!(desk.ok("ledger show patients.csv").contains(", 2 left for"));
+    desk.ok("train patients.csv --epsilon 2");
+}
+
+/// A larger account lets more through than the declaration foresees, but not in silence.
+#[test]
+fn spending_beyond_the_declared_budget_is_warned_of() {
+    let desk = Desk::new(400);
+    desk.ok("ledger open patients.csv --account large --epsilon 100");
+    let within = desk.json("train patients.csv --epsilon 1 --out within");
+    assert_eq!(within["warnings"], serde_json::json!([]));
+    let means =
+        "[budget]\nepsilon = 2\ndelta = 1e-6\n[protect]\nunit = \"row\"\n[columns.age]\nbounds = [0, 100]\n";
+    desk.write("means.toml", means);
+    for (command, file) in
+        [("train", "patients.csv"), ("mean --columns age", "patients.csv --privacy means.toml")]
+    {
+        let ledger = format!("{}.ledger", &command[..4]);
+        desk.ok(&format!("ledger open {file} --account large --epsilon 100 --ledger {ledger}"));
+        let said = desk.run(&format!(
+            "{command} {file} --epsilon 5 --out {}-out --ledger {ledger} --json",
+            &command[..4]
+        ));
+        let warning: serde_json::Value = serde_json::from_slice(&said.stderr).unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        let words = warning["warning"].as_str().unwrap();
+        assert!(words.contains("beyond the declared budget (epsilon 2, delta 1e-6)"), "{words}");
+        assert_eq!(answer["warnings"], serde_json::json!([words]));
+    }
 }
 
 /// Whoever reads the warning in time can still stop: it stands before the charge, in words and in JSON.

@@ -91,3 +91,15 @@ fn the_number_of_units_is_not_told_under_zero_out() {
     assert!(refused.contains("at 20, but patients.csv has more") && !refused.contains("57"), "{refused}");
     assert!(desk.refused("check patients.csv").contains("it has 57 private rows"));
 }
+
+/// How long training takes depends on the number of rows that there are.
+#[test]
+fn the_time_is_told_only_where_it_is_no_secret() {
+    let desk = Desk::new(57);
+    assert!(crate::stderr(&desk.run("train patients.csv")).contains("units/s"));
+    let zero_out = DECLARATION.replace("unit = \"row\"", "unit = \"row\"\nchange = \"zero-out\"\nrows = 60");
+    desk.write("privacy.toml", &zero_out.replace("visibility = \"public\"\n", ""));
+    let trained = desk.run("train patients.csv --ledger other.ledger --out other");
+    assert_eq!(trained.status.code(), Some(0), "{trained:?}");
+    assert!(!crate::stderr(&trained).contains(" s,"), "{trained:?}");
+}

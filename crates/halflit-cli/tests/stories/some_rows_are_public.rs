@@ -101,12 +101,12 @@ fn methods_say_what_they_need() {
         ("--method paper-002-alg-1 --sampling-rate 1/20", "--alpha"),
         ("--method paper-002-alg-1 --sampling-rate 1/20 --alpha auto", "--alpha"),
         ("--method paper-002-accelerated --sampling-rate 1/20 --alpha 0.5", "--one-pass"),
-        ("--method dp-gd --sampling-rate 1/20", "--sampling-rate: this method has no such part"),
-        ("--method posterior --clip-norm 2", "--clip-norm: this method"),
-        ("--method newton --start zero", "--start: this method"),
+        ("--method dp-gd --sampling-rate 1/20", "--sampling-rate: --method dp-gd has no such part"),
+        ("--method posterior --clip-norm 2", "--clip-norm: --method posterior"),
+        ("--method newton --start zero", "--start: --method newton"),
         (
             "--method paper-002-accelerated --one-pass 10 --alpha 0.5 --step-size 1",
-            "--step-size: this method",
+            "--step-size: --method paper-002-accelerated",
         ),
         ("--keep-public-norms", "paper-002-alg-1"),
         ("--known-rate 2", "--known-rate 2"),
@@ -117,11 +117,27 @@ fn methods_say_what_they_need() {
         ("--momentum 1", "below 1"),
         ("--momentum NaN", "below 1"),
         ("--mechanism public_rows --steps 5", "public_rows has no steps"),
-        ("--method newton --sampling-rate 1/20", "--sampling-rate: this method"),
+        ("--method newton --sampling-rate 1/20", "--sampling-rate: --method newton"),
         ("--method paper-003-alg-1 --sampling-rate 1/20", "public feature"),
     ] {
         let refused = desk.refused(&format!("train patients.csv {options}"));
         assert!(refused.contains(expected), "{options}: {refused}");
         assert!(!desk.path("patients.ledger").exists(), "{options}");
+    }
+}
+
+/// A model of the public rows alone says so, and claims no noise and no help from others.
+#[test]
+fn a_model_of_the_public_rows_alone_says_so() {
+    let desk = desk();
+    let text = desk.ok("train patients.csv --mechanism public_rows");
+    assert!(text.contains("The 200 public rows alone come to a predicted excess loss"), "{text}");
+    let report = desk.read("patients-release/report.html");
+    for (wrong, right) in [
+        ("with both", "of them alone"),
+        ("weights are noisy", "No noise was added"),
+        ("do not lower", "nothing is spent"),
+    ] {
+        assert!(!report.contains(wrong) && report.contains(right), "{wrong}");
     }
 }

@@ -120,6 +120,28 @@ fn wrong_options_name_the_option_and_spend_nothing() {
         ("ledger show patients.csv", "no ledger"),
         ("train patients.csv --epsilon 3", "allows epsilon 2"),
         ("ledger show --ledger privacy.toml", "not a halflit ledger"),
+        ("train patients.csv --one-pass 5 --steps 9", "--steps 9: --one-pass 5 deals"),
+        (
+            "train patients.csv --budget-growth 2 --sampling-rate 0.1",
+            "--budget-growth 2: steps on batches must all spend the same, and --sampling-rate 0.1",
+        ),
+        ("train patients.csv --epsilon abc", "give a number, such as 0.5"),
+        ("train patients.csv --one-pass 0", "give a whole number of at least 1"),
+        ("train patients.csv --steps -3", "give a whole number in plain digits"),
+        ("train patients.csv --sampling-rate -1", "--sampling-rate -1: must be a ratio such as 1/64"),
+        (
+            "train patients.csv --method paper-002-alg-1",
+            "--method paper-002-alg-1 needs batches (--sampling-rate, such as 1/64, or --one-pass, such as 100), and the weight of the private gradient",
+        ),
+        ("train patients.csv --method dp-gd --alpha 0.5", "--alpha: --method dp-gd has no such part"),
+        ("train patients.csv --ledger .", "--ledger .: this is a folder, but the ledger is a file"),
+        ("train patients.csv --privacy .", "--privacy .: this is a folder, but the declaration is a file"),
+        ("ledger show --ledger .", "--ledger .: this is a folder"),
+        ("ledger show nope.csv", "the data nope.csv cannot be read"),
+        (
+            "mean patients.csv --columns wards",
+            "column `wards` is not declared; declared with bounds are: age",
+        ),
         ("account gaussian --noise-multiplier nan --delta 1e-6 --change replace", "noise"),
         ("calibrate gaussian --epsilon -1 --delta 1e-6 --change replace", "epsilon"),
     ] {
@@ -131,6 +153,48 @@ fn wrong_options_name_the_option_and_spend_nothing() {
         ["patients.csv", "privacy.toml"],
         "nothing was written, not even an empty ledger"
     );
+}
+
+/// A private table that is taken for the declaration must not be told line by line.
+#[test]
+fn the_data_is_not_its_own_declaration() {
+    let desk = Desk::new(50);
+    for command in
+        ["check", "plan", "train", "mean --columns age", "ledger open --account a", "init", "init --force"]
+    {
+        for privacy in ["patients.csv", "./patients.csv"] {
+            let refused = desk.refused(&format!("{command} patients.csv --privacy {privacy}"));
+            assert!(refused.contains(&format!("--privacy {privacy} is the data file itself")), "{refused}");
+        }
+    }
+    desk.write("other.csv", &desk.read("patients.csv"));
+    let refused = desk.refused("train patients.csv --privacy other.csv");
+    assert!(refused.contains("this is no declaration") && !refused.contains("north"), "{refused}");
+    // One that is nearly right is told where it is wrong, and not at any length.
+    desk.write("privacy.toml", &(DECLARATION.to_owned() + &"no key\n".repeat(30)));
+    let refused = desk.refused("train patients.csv");
+    assert_eq!(refused.matches("privacy.toml:").count(), 10, "{refused}");
+    assert!(refused.contains("no key") && refused.trim().ends_with("more"), "{refused}");
+}
+
+#[test]
+fn an_account_has_a_name() {
+    let desk = Desk::new(50);
+    for name in ["", "  ", "a\nb", "\u{1b}[31mred"] {
+        let output = desk.command("ledger open patients.csv --account").arg(name).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name:?}");
+        let message = crate::stderr(&output);
+        assert!(message.contains(&format!("the account name {name:?}")), "{message}");
+    }
+    assert_eq!(desk.files(), ["patients.csv", "privacy.toml"]);
+}
+
+/// In JSON the key says that it is an error.
+#[test]
+fn errors_in_json_are_not_called_errors_twice() {
+    let refused = Desk::new(50).refused("train patients.csv --no-such-option --json");
+    let message: serde_json::Value = serde_json::from_str(&refused).unwrap();
+    assert!(message["error"].as_str().unwrap().starts_with("unexpected argument"), "{message}");
 }
 
 /// One mistake, one message, about the thing that is wrong.
@@ -170,6 +234,23 @@ fn tiny_budgets_are_told_with_an_exponent() {
     for words in ["check patients.csv", "plan patients.csv"] {
         assert!(desk.ok(words).contains("epsilon 1e-300, delta 1e-6"), "{words}");
     }
+    let means =
+        "[budget]\nepsilon = 2\ndelta = 1e-6\n[protect]\nunit = \"row\"\n[columns.age]\nbounds = [0, 100]\n";
+    desk.write("means.toml", means);
+    let refused = desk.refused("mean patients.csv --privacy means.toml --columns age --epsilon 1e-300");
+    assert!(refused.contains("a noise multiplier of 2.00e300"), "{refused}");
     desk.ok("ledger open patients.csv --account tiny");
     assert!(desk.ok("ledger show patients.csv").contains("of 1e-300 at delta 1e-6"));
+}
+
+/// What is printed does not steer the terminal, whatever columns are called.
+#[test]
+fn control_characters_of_names_are_written_out() {
+    let desk = Desk::new(50);
+    desk.write("patients.csv", &desk.read("patients.csv").replacen("ward", "wa\u{1b}[2Jrd", 1));
+    let refused = desk.refused("check patients.csv");
+    assert!(refused.contains("wa\\u{1b}[2Jrd") && !refused.contains('\u{1b}'), "{refused}");
+    desk.write("privacy.toml", &DECLARATION.replace("[columns.ward]", "[columns.\"wa\\u001B[2Jrd\"]"));
+    let checked = desk.ok("check patients.csv");
+    assert!(checked.contains("wa\\u{1b}[2Jrd") && !checked.contains('\u{1b}'), "{checked}");
 }

@@ -85,7 +85,9 @@ pub enum LatticeError {
         radius_cap: u64,
     },
     /// The noise is so large that a contribution rounds to nothing.
-    #[error("a noise multiplier of {noise_multiplier} is above 2^44 and leaves no signal; use less noise")]
+    #[error(
+        "a noise multiplier of {noise_multiplier:.2e} is above 2^44 and leaves no signal; use less noise, which takes a larger epsilon"
+    )]
     NoSignal {
         /// The noise multiplier asked for.
         noise_multiplier: f64,

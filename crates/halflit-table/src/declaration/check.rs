@@ -28,6 +28,9 @@ pub(super) fn parse_protection(text: &str, file: &str) -> Result<Protection, Dec
     read(text, file, |page, root| check(page, file, root, root.has("task")).0)
 }
 
+/// The sections of a declaration.
+const SECTIONS: [&str; 4] = ["budget", "protect", "task", "columns"];
+
 /// Reads the text as TOML, checks it, and gives everything that was found wrong.
 fn read<T>(
     text: &str,
@@ -44,7 +47,11 @@ fn read<T>(
             let refusal = Refusal::Syntax { message: error.message().to_owned() };
             Problem::at(text, error.span().unwrap_or(0..0), refusal)
         };
-        return Err(failed(errors.into_iter().map(syntax).collect()));
+        let mut problems: Vec<Problem> = errors.into_iter().map(syntax).collect();
+        if !SECTIONS.iter().any(|section| Section::root(&root).has(section)) {
+            problems = vec![Problem::no_declaration(&problems)];
+        }
+        return Err(failed(problems));
     }
     let page = Page::new(text);
     let declaration = check(&page, &Section::root(&root));
@@ -63,7 +70,7 @@ fn check(
     root: &Section,
     with_task: bool,
 ) -> (Option<Protection>, Option<(Task, Loss)>) {
-    root.check_keys(page, &["budget", "protect", "task", "columns"]);
+    root.check_keys(page, &SECTIONS);
     let budget = budget(page, &root.child(page, "budget"));
     let protect = protect(page, &root.child(page, "protect"));
     let task = with_task.then(|| task(page, &root.child(page, "task")));

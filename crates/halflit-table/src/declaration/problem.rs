@@ -20,7 +20,7 @@ pub struct Problem {
     pub line: usize,
     /// Column in characters, counted from 1.
     pub column: usize,
-    /// The text of the line.
+    /// The text of the line; empty where it is not to be shown.
     pub line_text: String,
     /// How many characters are at fault.
     pub caret_width: usize,
@@ -37,6 +37,18 @@ pub enum Refusal {
     Syntax {
         /// What the parser said.
         message: String,
+    },
+    /// Not TOML and nothing like a declaration: most likely another file, whose lines are nobody's business.
+    #[error(
+        "this is no declaration: it is not TOML ({}, the first on line {line}) and has none of the sections [budget], [protect], [task] and \
+         [columns]; name the declaration (privacy.toml), not the data or another file",
+        if *faults == 1 { "1 fault".to_owned() } else { format!("{faults} faults") }
+    )]
+    NoDeclaration {
+        /// How many faults the parser found.
+        faults: usize,
+        /// The line of the first.
+        line: usize,
     },
     /// A key that means nothing here.
     #[error("unknown key `{key}` in {section}; {}", suggestion(nearest, known))]
@@ -191,6 +203,12 @@ pub(crate) fn quoted_text(text: &str) -> String {
     quoted
 }
 
+/// More problems are counted, not listed: whoever mends the first ones reads the file again anyway.
+const LISTED_PROBLEMS: usize = 10;
+
+/// Longer lines are not shown: nobody would find the caret.
+const LONGEST_LINE: usize = 300;
+
 impl Problem {
     /// The fault at these bytes of the text.
     pub(super) fn at(text: &str, span: Range<usize>, refusal: Refusal) -> Problem {
@@ -207,6 +225,13 @@ impl Problem {
             refusal,
         }
     }
+
+    /// What is left to say of a text that is no declaration at all.
+    pub(super) fn no_declaration(faults: &[Problem]) -> Problem {
+        let line = faults.iter().map(|fault| fault.line).min().unwrap_or(1);
+        let refusal = Refusal::NoDeclaration { faults: faults.len(), line };
+        Problem { line, column: 1, line_text: String::new(), caret_width: 1, refusal }
+    }
 }
 
 /// The last character boundary at or before a byte.
@@ -216,7 +241,7 @@ fn floor_boundary(text: &str, byte: usize) -> usize {
 
 impl fmt::Display for DeclarationError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
+        for (index, problem) in self.problems.iter().take(LISTED_PROBLEMS).enumerate() {
             if index > 0 {
                 formatter.write_str("\n\n")?;
             }
@@ -229,10 +254,15 @@ impl fmt::Display for DeclarationError {
                 .map(|character| if character == '\t' { '\t' } else { ' ' })
                 .collect();
             let carets = "^".repeat(*caret_width);
-            writeln!(formatter, "{}:{line}:{column}: {refusal}", self.file)?;
-            write!(formatter, " {margin} |\n {line} | {line_text}\n {margin} | {indent}{carets}")?;
+            write!(formatter, "{}:{line}:{column}: {refusal}", self.file)?;
+            if !line_text.is_empty() && line_text.chars().count() <= LONGEST_LINE {
+                write!(formatter, "\n {margin} |\n {line} | {line_text}\n {margin} | {indent}{carets}")?;
+            }
         }
-        Ok(())
+        match self.problems.len().saturating_sub(LISTED_PROBLEMS) {
+            0 => Ok(()),
+            more => write!(formatter, "\n\nand {more} more"),
+        }
     }
 }
 

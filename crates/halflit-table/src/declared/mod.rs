@@ -68,8 +68,9 @@ pub enum BindError {
     },
     /// A private row that belongs to nobody.
     #[error(
-        "{file}: {}: column `{column}` is empty, so it is unknown whom the row belongs to; fill it in or remove the row",
-        if *place_is_public { row_and_line(*row, line) } else { "some row".to_owned() }
+        "{file}: {}: column `{column}` is empty, so it is unknown whom the row belongs to; fill it in or remove the row{}",
+        if *place_is_public { row_and_line(*row, line) } else { "some row".to_owned() },
+        if *place_is_public { "" } else { " (halflit check says which)" }
     )]
     NoUser {
         /// The user id column.

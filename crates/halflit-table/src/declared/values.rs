@@ -5,7 +5,7 @@ use super::{
     BindError, Protected, PublicFacts, Shape, Units, add_unit_findings, check_columns, checked_split,
     is_sensitive, public_facts,
 };
-use crate::declaration::{ColumnDomain, DeclaredColumn, Protection, Role, listed, nearest};
+use crate::declaration::{ColumnDomain, DeclaredColumn, Protection, Role, listed, nearest, quoted_key};
 use crate::encoding::{
     Affine, DomainCells, EncodeError, OutOfDomain, default_number, find, inspect, or_default,
 };
@@ -27,9 +27,10 @@ pub enum ValuesError {
     NoColumns,
     /// A chosen column is not declared.
     #[error(
-        "{declaration}: there is no column `{column}`{}; declared with bounds are: {}",
+        "{declaration}: column `{column}` is not declared{}; declared with bounds are: {}; if the file has it, add [columns.{}] with bounds = [lowest, highest]",
         hint(nearest),
-        listed(has)
+        listed(has),
+        quoted_key(column)
     )]
     NotDeclared {
         /// The declaration's file.

@@ -45,8 +45,8 @@ pub enum LedgerError {
     Log(#[from] LogError),
     /// The charge would exceed a cap.
     #[error(
-        "account {account} allows epsilon {} at delta {}; this release would bring it to epsilon {}{}; plan with a smaller \
-         --epsilon, or give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
+        "account {account} allows epsilon {} at delta {}; this release would bring it to epsilon {}{}, or \
+         give the account's promise up: open one with a higher cap (halflit ledger open) and close this one",
         crate::figures::declared(cap.epsilon), crate::figures::delta(cap.delta), crate::figures::at_most(*after, 4), what_is_left(*cap, *left)
     )]
     OverCap {
@@ -104,6 +104,14 @@ pub enum LedgerError {
         /// What there is.
         open: Vec<String>,
     },
+    /// A name that nobody could read or write.
+    #[error(
+        "the account name {name:?} must be a visible text without control characters; choose another name, such as yearly"
+    )]
+    AccountName {
+        /// The name.
+        name: String,
+    },
     /// The name is taken.
     #[error("the ledger already has an account named {account}; choose another name")]
     AccountExists {
@@ -124,11 +132,12 @@ pub enum LedgerError {
 fn what_is_left(cap: Budget, left: Option<f64>) -> String {
     match left {
         Some(left) => format!(
-            "; a further {} release of at most epsilon {} fits",
+            "; a further {} release of at most epsilon {} fits: plan with a smaller --epsilon",
             if cap.delta > 0.0 { "Gaussian" } else { "pure" },
             crate::figures::at_least(left, 4)
         ),
-        None => "; nothing is left".to_owned(),
+        None => "; nothing is left but for releases that cost nothing (of public rows or columns alone)"
+            .to_owned(),
     }
 }
 
@@ -345,8 +354,9 @@ impl Ledger {
     /// If the cap was chosen after looking at earlier releases, its promise is about what is charged from now on; otherwise about everything.
     ///
     /// # Errors
-    /// The name is taken, or what was already spent does not fit.
+    /// The name is taken or no name, or what was already spent does not fit.
     pub fn open_account(&mut self, name: &str, relation: &Relation, cap: Budget) -> Result<(), LedgerError> {
+        check_account_name(name)?;
         let account = Account {
             name: name.to_owned(),
             relation: relation.clone(),
@@ -433,6 +443,17 @@ impl Ledger {
     pub fn overview(&self) -> Result<Overview, LedgerError> {
         self.state()?.overview()
     }
+}
+
+/// Refuses names of accounts that are blank or could not be printed in one line.
+///
+/// # Errors
+/// [`LedgerError::AccountName`].
+pub fn check_account_name(name: &str) -> Result<(), LedgerError> {
+    if name.trim().is_empty() || name.contains(char::is_control) {
+        return Err(LedgerError::AccountName { name: name.to_owned() });
+    }
+    Ok(())
 }
 
 /// A dataset is named without saying anything about it.

@@ -257,6 +257,10 @@ fn is_nothing(event: &Event) -> bool {
 
 /// The largest further Gaussian release that fits, as the epsilon it would have on its own at the cap's delta; without a delta the largest pure one.
 fn left_after(cap: Cap, events: &[Event]) -> Result<Option<f64>, LedgerError> {
+    if events.iter().all(is_nothing) {
+        // The first release has its own profile, and may use all of it.
+        return Ok(Some(cap.epsilon.get()));
+    }
     let room = Room::new(cap, events)?;
     if cap.delta.get() == 0.0 {
         // Rounding leaves less than this.

@@ -49,7 +49,8 @@ impl BarChart {
         self.draw(Scale::Linear, false)
     }
 
-    /// The same on a logarithmic axis that starts at the power of ten below the shortest bar; bars that are not positive are left out.
+    /// The same as dots on a logarithmic axis: it has no zero for a bar to start at. It starts at the power of ten below the smallest value; what is not
+    /// positive is left out.
     pub fn to_inline_log_svg(&self) -> String {
         self.draw(Scale::Log, false)
     }
@@ -85,26 +86,48 @@ impl BarChart {
             text(&mut svg, names - 8.0, top + 15.0, "end", "hl-label", &shortened(&bar.name));
             let Some(end) = across(bar.value) else { continue };
             let colour = if bar.value < 0.0 { 1 } else { 0 };
-            let _ = write!(
-                svg,
-                "<rect class=\"hl-f{colour}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}: {:.4}</title></rect>",
-                end.min(zero),
-                top + 3.0,
-                (end - zero).abs().max(0.5),
-                ROW - 6.0,
-                super::escape(&bar.name),
-                bar.value
-            );
-            let whisker =
-                bar.error.and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
+            let middle = top + ROW / 2.0;
+            let title = format!("<title>{}: {:.4}</title>", super::escape(&bar.name), bar.value);
+            let _ = match scale {
+                Scale::Linear => write!(
+                    svg,
+                    "<rect class=\"hl-f{colour}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\">{title}</rect>",
+                    end.min(zero),
+                    top + 3.0,
+                    (end - zero).abs().max(0.5),
+                    ROW - 6.0
+                ),
+                Scale::Log => write!(
+                    svg,
+                    "<circle class=\"hl-f{colour}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"5\">{title}</circle>"
+                ),
+            };
+            // What is exact has none, and no caps either.
+            let whisker = bar
+                .error
+                .filter(|error| *error > 0.0)
+                .and_then(|error| Some((across(bar.value - error)?, across(bar.value + error)?)));
             if let Some((low, high)) = whisker {
-                segment(&mut svg, (low, top + ROW / 2.0), (high, top + ROW / 2.0), "hl-axis");
+                draw_whisker(&mut svg, low, high, middle);
             }
         }
         segment(&mut svg, (zero, TOP), (zero, TOP + plot_height), "hl-axis");
         text(&mut svg, names + PLOT / 2.0, TOP + plot_height + 40.0, "middle", "hl-label", &self.x_label);
         svg.push_str("</svg>");
         svg
+    }
+}
+
+/// Half the height of the caps of a whisker.
+const CAP: f64 = 4.0;
+
+/// A line with caps at both ends, first in the colour of the paper and wider: so it is seen on the bar as well as beside it.
+fn draw_whisker(svg: &mut String, low: f64, high: f64, middle: f64) {
+    for class in ["hl-halo", "hl-whisker"] {
+        segment(svg, (low, middle), (high, middle), class);
+        for end in [low, high] {
+            segment(svg, (end, middle - CAP), (end, middle + CAP), class);
+        }
     }
 }
 
@@ -131,14 +154,15 @@ mod tests {
         let bars = vec![bar("one", 0.1), bar("many", 1000.0), bar("none", 0.0)];
         let chart = BarChart { title: "Sizes".into(), x_label: "norm".into(), shows: Vec::new(), bars };
         let svg = chart.to_inline_log_svg();
-        let widths: Vec<f64> = svg
-            .split("<rect class=")
+        let ends: Vec<f64> = svg
+            .split("<circle class=")
             .skip(1)
-            .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .map(|dot| dot.split("cx=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
             .collect();
-        assert_eq!(widths.len(), 2);
-        // 0.1 is one decade above 0.01, 1000 is five.
-        assert!((widths[1] / widths[0] - 5.0).abs() < 0.01, "{widths:?}");
+        assert_eq!(ends.len(), 2);
+        // 0.1 is one of five decades above 0.01, 1000 all of them.
+        let decade = (ends[1] - ends[0]) / 4.0;
+        assert!((decade - PLOT / 5.0).abs() < 0.1, "{ends:?}");
     }
 
     #[test]
@@ -168,6 +192,8 @@ mod tests {
         };
         let svg = chart.to_svg();
         assert_eq!(svg.matches("<rect class=").count(), 2, "a bar that is not a number is not drawn");
+        let whisker = svg.matches("class=\"hl-whisker\"").count();
+        assert_eq!(whisker, 3, "a line and its two caps, for the one bar with an error");
         assert!(svg.contains('…'));
         assert!(!svg.contains(">NaN"));
     }

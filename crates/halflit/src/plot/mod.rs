@@ -20,6 +20,7 @@ pub const STYLE: &str = "\
 .hl-chart{font:14px system-ui,sans-serif}\
 .hl-chart text{fill:#333}.hl-chart .hl-title{font-weight:600;font-size:16px}\
 .hl-chart .hl-grid{stroke:#ddd;stroke-width:1}.hl-chart .hl-axis{stroke:#888;stroke-width:1}\
+.hl-chart .hl-halo{stroke:#fff;stroke-width:5}.hl-chart .hl-whisker{stroke:#111;stroke-width:1.8}\
 .hl-chart .hl-line{fill:none;stroke-width:2}.hl-chart .hl-mark{stroke:none}\
 .hl-chart .hl-s0{stroke:#1f5fbf}.hl-chart .hl-s1{stroke:#c2410c}.hl-chart .hl-s2{stroke:#15803d}\
 .hl-chart .hl-s3{stroke:#7e22ce}.hl-chart .hl-s4{stroke:#0e7490}.hl-chart .hl-s5{stroke:#a16207}\

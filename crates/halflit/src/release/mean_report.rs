@@ -1,6 +1,6 @@
 //! `report.html` of a mean: the same promises as for a model, with the means in place of the weights.
 
-use super::report::{STYLE, drawn, made, protected, spent};
+use super::report::{STYLE, drawn, made, next, protected, spent};
 use super::{Certificate, Left};
 use crate::figures::{about, whole};
 use crate::ledger::Standing;
@@ -45,6 +45,7 @@ pub(crate) fn render(
                 (protected(certificate, facts))
                 (spent(certificate, &left))
                 (made(certificate))
+                (next("means"))
                 footer { p { (certificate.software) ". The certificate beside this page is what counts; this page explains it." } }
             }
         }
@@ -57,6 +58,9 @@ fn how(certificate: &Certificate, mean: &MeanFile) -> String {
     let said = match mean.variant {
         Variant::PublicOnly => "The public rows alone: no private row was used.",
         Variant::Gaussian => "Every row counts the same.",
+        Variant::Weighted if mean.public_rows == 0 => {
+            "Every unit counts as much as makes the expected squared error smallest."
+        }
         Variant::Weighted => {
             "Private rows count as much as makes the expected squared error smallest, public rows the rest."
         }

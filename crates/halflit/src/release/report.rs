@@ -17,6 +17,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 /// The most coefficients that the bar plot shows; the table below it has all of them.
 const PLOTTED_COEFFICIENTS: usize = 25;
 
+/// What most releases are.
+const MODEL: &str = "model";
+
 /// Significant figures of an epsilon or delta; always rounded up.
 const CLAIM_FIGURES: usize = 4;
 
@@ -54,9 +57,9 @@ pub(super) fn render(
                 (spent(certificate, left))
                 (noise(certificate, model))
                 @if let Some(worth) = worth { (bought(&worth)) }
-                (coefficients(model))
+                (coefficients(model, certificate))
                 (made(certificate))
-                (next())
+                (next(MODEL))
                 footer { p { (certificate.software) ". The certificate beside this page is what counts; this page explains it." } }
             }
         }
@@ -91,6 +94,9 @@ pub(super) fn protected(certificate: &Certificate, facts: &PublicFacts) -> Marku
             table {
                 tr { th { "Unit" } td { (unit) } }
                 tr { th { "Sensitive columns" } td { (columns) } }
+                @if !certificate.secrets.public_columns.is_empty() {
+                    tr { th { "Public columns" } td { (certificate.secrets.public_columns.join(", ")) } }
+                }
                 tr { th { "Private rows" } td { (rows) } }
                 tr { th { "The change" } td { (change) } }
                 tr { th { "Protected units" } td { (whole(facts.private_units)) } }
@@ -231,14 +237,16 @@ fn noise_chart(what: &str, sensitivity: f64, total: f64, everyone: f64) -> Marku
 }
 
 fn bought(worth: &PublicRowsWorth) -> Markup {
-    let bars = [
-        (
-            if worth.is_rehearsed { "if they were private" } else { "without the public rows" },
-            Some(worth.without),
-        ),
-        ("the public rows alone", worth.alone),
-        ("as trained, with both", Some(worth.with)),
-    ];
+    let without = if worth.is_rehearsed { "if they were private" } else { "without the public rows" };
+    let bars = if worth.is_public_alone {
+        [(without, Some(worth.without)), ("as trained, of them alone", Some(worth.with)), ("", None)]
+    } else {
+        [
+            (without, Some(worth.without)),
+            ("the public rows alone", worth.alone),
+            ("as trained, with both", Some(worth.with)),
+        ]
+    };
     let bar = |(name, value): (&str, Option<f64>)| {
         value.map(|value| Bar { name: name.to_owned(), value, error: None })
     };
@@ -258,7 +266,11 @@ fn bought(worth: &PublicRowsWorth) -> Markup {
     }
 }
 
-fn coefficients(model: &Model) -> Markup {
+fn coefficients(model: &Model, certificate: &Certificate) -> Markup {
+    let how_sure = match certificate.numerics {
+        Numerics::NoNoiseNeeded => "No noise was added and no private row was used.",
+        _ => "The weights are noisy: small ones may have the wrong sign.",
+    };
     let names = model.encoding().coordinate_names();
     let classes = model.encoding().label().classes();
     let outputs = model.weights();
@@ -300,7 +312,7 @@ fn coefficients(model: &Model) -> Markup {
         section {
             h2 { "The model" }
             p { (meaning) " A numeric column runs from −1 at its declared lower bound to 1 at its upper bound; a categorical column has one
-                coordinate per declared value. The weights are noisy: small ones may have the wrong sign." }
+                coordinate per declared value. " (how_sure) }
             @match model.standard_errors() {
                 Some(StandardErrors::Given(_)) => p { "Bars and ± show one standard error: the noise and the labels' own scatter under the model, not the pull of the penalty
                     towards zero. A weight without one was decided by the penalty rather than by the data." },
@@ -367,7 +379,8 @@ pub(super) fn made(certificate: &Certificate) -> Markup {
                 }
             }
             @if let Statement::RandomizedResponse(statement) = &certificate.mechanism {
-                table { tr { th { "Chance of a false report" } td { (statement.false_numerator) "/" (statement.false_denominator) } } }
+                table { tr { th { "Chance of a false report" }
+                    td { (about(statement.false_numerator as f64 / statement.false_denominator as f64, 4)) } } }
             }
             p { (numerics) " Random numbers: " (certificate.randomness) "." }
             p { (certificate.hyperparameters) }
@@ -421,15 +434,19 @@ fn every_step(statement: &noisy_gradient::Statement) -> Markup {
     }
 }
 
-fn next() -> Markup {
+/// What a reader can do with the files; only a model can be applied to others.
+pub(super) fn next(what: &str) -> Markup {
     html! {
         section {
             h2 { "What to do next" }
             ul {
                 li { "Check the arithmetic on another machine: " code { "halflit verify certificate.json" } "." }
-                li { "Apply the model to new data: " code { "halflit predict model.json new.csv" } "." }
+                @if what == MODEL {
+                    li { "Apply the model to new data: " code { "halflit predict model.json new.csv" } "." }
+                }
                 li { "See what is left of the budget: " code { "halflit ledger show" } " beside the data." }
-                li { "All files of this release may be published: the model, the certificate, this report, and the statistics where there are any. The training file, the ledger and anything printed by "
+                li { "All files of this release may be published: the " (what) ", the certificate, this report, and "
+                    @if what == MODEL { "the statistics where there are any" } @else { "the chart" } ". The training file, the ledger and anything printed by "
                     code { "halflit check" } " may not." }
             }
         }

@@ -62,8 +62,13 @@ pub(crate) const CITATION: &str = "Weighted means of private and public rows: Lo
      public columns released exactly, and a variant that clips private rows to a ball around the public mean.";
 
 /// How its free parameters are chosen.
-pub(crate) const CHOICES: &str = "The variant, the weights, the centre and the clip norm minimise the expected squared error predicted from the public rows and the declared bounds; no \
-     private cell was used.";
+pub(crate) fn choices(public_rows: u64) -> String {
+    let known =
+        if public_rows > 0 { "the public rows and the declared bounds" } else { "the declared bounds" };
+    format!(
+        "The variant, the weights, the centre and the clip norm minimise the expected squared error predicted from {known}; no private cell was used."
+    )
+}
 
 /// What a caller may fix; the rest is chosen from public facts.
 #[derive(Clone, Debug, Default, PartialEq)]

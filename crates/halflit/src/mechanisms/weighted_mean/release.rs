@@ -1,6 +1,6 @@
 //! The files of a mean: `mean.json`, its certificate, a chart and a report.
 
-use super::{CHOICES, Design, MeanOutput, MeanPlan, NoiseLaw, Variant};
+use super::{Design, MeanOutput, MeanPlan, NoiseLaw, Variant, choices};
 use crate::ledger::Standing;
 use crate::mechanisms::Statement;
 use crate::plot::{Bar, BarChart};
@@ -93,7 +93,7 @@ impl MeanOutput {
             statement: Statement::WeightedMean(plan.statement()),
             budget: plan.budget,
             epsilon: plan.epsilon,
-            choices: CHOICES.to_owned(),
+            choices: choices(facts.public_rows),
             receipt,
             is_seeded,
             file: mean_json.as_bytes(),
@@ -145,9 +145,13 @@ fn chart(mean: &MeanFile) -> BarChart {
         let error = Some(share(column.standard_error.unwrap_or(column.noise_deviation)));
         Bar { name: column.name.clone(), value, error }
     };
+    let whiskers = match mean.columns.iter().any(|column| column.standard_error.is_some()) {
+        true => "standard error",
+        false => "noise",
+    };
     BarChart {
         title: "Means between their declared bounds".to_owned(),
-        x_label: "0: lower bound, 1: upper bound; whiskers: standard error".to_owned(),
+        x_label: format!("0: lower bound, 1: upper bound; whiskers: {whiskers}"),
         shows: vec![1.0],
         bars: mean.columns.iter().map(bar).collect(),
     }
