@@ -62,6 +62,10 @@ enum VariantName {
     CentredWeighted,
 }
 
+/// Said whenever cells may have been coerced, whether or not any were: how many is private.
+const COERCED: &str = "with --coerce, a cell that is empty counts as its column's default (without one: the middle of its bounds), and one outside its bounds as the \
+nearest bound: such cells move the means, and no standard error knows of them";
+
 #[derive(Clone, Copy, ValueEnum)]
 enum NoiseName {
     Gaussian,
@@ -107,10 +111,9 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
     let declared = plans.values().protection().budget();
     let plan = plans.best().map_err(Failure::bad_input)?;
     let spent = Budget { epsilon: plan.epsilon().upper, delta: asked.delta };
-    let warning = beyond_declared(spent, declared);
-    if let Some(warning) = &warning {
-        warn(warning, json);
-    }
+    let coerced = args.input.coerce.then(|| COERCED.to_owned());
+    let warnings: Vec<String> = beyond_declared(spent, declared).into_iter().chain(coerced).collect();
+    warnings.iter().for_each(|warning| warn(warning, json));
     let mut noise = NoiseSource::from_os().map_err(Failure::failed)?;
     let (mut ledger, charged) = charge(&ledger_path, plan)?;
     let charge = charged.receipt().charge;
@@ -130,7 +133,7 @@ pub fn run(args: Args, json: bool) -> Result<(), Failure> {
         ("report.html", release.report_html.as_bytes()),
     ];
     publish(&mut ledger, charge, &out, &files, &release.certificate.model_sha256)?;
-    print(&release, &standings, &ledger_path, &out, warning.as_deref(), json);
+    print(&release, &standings, &ledger_path, &out, &warnings, json);
     Ok(())
 }
 
@@ -164,7 +167,7 @@ fn print(
     standings: &[Standing],
     ledger: &Path,
     out: &Path,
-    warning: Option<&str>,
+    warnings: &[String],
     json: bool,
 ) {
     let certificate = &release.certificate;
@@ -174,7 +177,7 @@ fn print(
             json!({
                 "folder": out, "ledger": ledger, "guarantee": certificate.guarantee, "sentence": certificate.sentence,
                 "charge": certificate.charge, "mechanism": certificate.mechanism, "mean": release.mean, "accounts": standings,
-                "warnings": warning.as_slice(),
+                "warnings": warnings,
             })
         );
         return;

@@ -1,5 +1,6 @@
 use crate::Failure;
 use crate::commands::dataset::EncodedDataset;
+use crate::commands::options::number;
 use crate::files::{must_be_new, write_folder_atomically};
 use halflit::Certificate;
 use halflit::figures::declared;
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     sums: Source,
     /// The size that weights are expected to have when the sums are denoised [default: chosen from the released statistics].
-    #[arg(long, value_name = "TAU", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TAU", allow_negative_numbers = true, value_parser = number)]
     weight_size: Option<f64>,
     /// Only show a path of penalties from 1 down to 1e-7, each with the loss that Stein's identity estimates for it; nothing is written.
     #[arg(long, conflicts_with_all = ["regularization", "out"])]
@@ -215,6 +216,12 @@ fn read_release(folder: &Path) -> Result<Released, Failure> {
     let certificate: Certificate =
         serde_json::from_str(&text).map_err(|error| bad("certificate.json", &error))?;
     certificate.verify().map_err(|error| bad("certificate.json", &error))?;
+    if certificate.statistics_sha256.is_none() {
+        return Err(Failure::BadInput(format!(
+            "{} is a release without statistics to fit to again; noisy_statistics makes one that has them",
+            folder.display()
+        )));
+    }
     let statistics_text = read("statistics.json")?;
     if !certificate.is_for_statistics(statistics_text.as_bytes()) {
         return Err(bad("statistics.json", &"these are not the statistics that the certificate is about"));

@@ -165,7 +165,8 @@ fn wrong_words_are_refused_before_anything_is_spent() {
     assert!(refused.contains("column `bmi` has private cells"), "{refused}");
     assert_eq!(refused.matches("200 is outside [0, 100]").count(), 1, "{refused}");
     assert!(!desk.path("clinic.ledger").exists(), "nothing was spent");
-    desk.ok(&format!("{MEAN} --coerce"));
+    let answer = desk.json(&format!("{MEAN} --coerce"));
+    assert!(answer["warnings"][0].as_str().unwrap().contains("the middle of its bounds"), "{answer}");
 }
 
 /// delta = 0 from the declaration to the account: Laplace noise, a certificate of pure differential privacy, epsilons that add up.
