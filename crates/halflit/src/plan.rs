@@ -57,6 +57,11 @@ pub enum PlanError {
         /// What was asked for.
         mechanism: String,
     },
+    /// Nothing to train on.
+    #[error(
+        "the private rows were read without their labels; read them with `Declared::bind` to train on them"
+    )]
+    NoLabels,
     /// An event could not be priced.
     #[error(transparent)]
     Accounting(#[from] AccountingError),
@@ -201,6 +206,9 @@ impl Plans {
             epsilon: halflit_privacy::Epsilon::new(budget.epsilon)?,
             delta: Delta::new(budget.delta)?,
         };
+        if problem.encoded().lacks_private_labels() {
+            return Err(PlanError::NoLabels);
+        }
         let mut candidates = Vec::new();
         let mut refusal = None;
         let wanted = request.wanted()?;
@@ -288,8 +296,9 @@ impl Plans {
             return Ok(());
         }
         match rehearse(&self.problem, &mut self.candidates, watch) {
-            Err(MechanismError::NothingToRehearse) => Ok(()),
-            other => Ok(other?),
+            Err(error @ MechanismError::Interrupted) => Err(error.into()),
+            // A prediction is a courtesy.
+            _ => Ok(()),
         }
     }
 
@@ -324,6 +333,9 @@ impl Plans {
 /// Tables with more private rows are ranked by formula: a rehearsal trains every candidate once.
 const MOST_REHEARSED_ROWS: u64 = 50_000;
 
+/// And wider ones: every made-up row is compared with hundreds of public ones.
+const MOST_REHEARSED_CELLS: u128 = 20_000_000;
+
 /// Candidates whose formula says this many times more than the best are not rehearsed.
 const FAR_OFF: f64 = 200.0;
 
@@ -342,13 +354,16 @@ fn is_worth_rehearsing(problem: &Problem) -> bool {
     let facts = problem.facts();
     let sensitive = problem.encoding().columns().iter().filter(|column| column.is_sensitive()).count();
     let is_mixed = sensitive > 0 && sensitive < problem.encoding().columns().len();
-    is_mixed && can_be_made_up(problem) && facts.private_rows.is_some_and(|rows| rows <= MOST_REHEARSED_ROWS)
+    is_mixed && facts.private_rows.is_some() && can_be_made_up(problem)
 }
 
-/// A made-up table agrees with the public rows only if there are none, or enough for a model of them.
+/// Whether a made-up table agrees with the public rows, which it does if there are none, or enough for a model of them; and is soon made.
 fn can_be_made_up(problem: &Problem) -> bool {
-    let public_rows = problem.facts().public_rows;
-    public_rows == 0 || public_rows >= ENOUGH_PUBLIC_ROWS as u64
+    let facts = problem.facts();
+    let rows = facts.private_rows.unwrap_or(problem.private_units());
+    let cells = u128::from(rows) * problem.encoding().width() as u128;
+    let is_told = facts.public_rows == 0 || facts.public_rows >= ENOUGH_PUBLIC_ROWS as u64;
+    is_told && rows <= MOST_REHEARSED_ROWS && cells <= MOST_REHEARSED_CELLS
 }
 
 /// Replaces predictions by what candidates do on one made-up table, on average over one to three runs. One that cannot be tried there keeps its formula.
@@ -615,6 +630,18 @@ mod tests {
             let summary = predicted(&Story { public_rows: true, ..Story::new(rows) }, steps);
             assert!(!summary.is_rehearsed, "{rows} {steps}: few public rows, or years");
         }
+    }
+
+    /// Refused before anything could be charged.
+    #[test]
+    fn rows_without_labels_are_not_trained_on() {
+        use halflit_table::{Declaration, Declared, OutOfDomain};
+        let story = Story { public: vec!["x", "u", "c"], ..Story::new(60) };
+        let declaration = Declaration::parse(&story.declaration(), "privacy.toml").unwrap();
+        let table = story.cells.table_for("logistic");
+        let declared = Declared::bind_without_private_labels(declaration, table).unwrap();
+        let problem = Problem::pose(declared, OutOfDomain::Refuse).unwrap();
+        assert!(matches!(Plans::new(problem, &Request::default()), Err(PlanError::NoLabels)));
     }
 
     /// The comparison is of one mechanism with itself: others have no prediction without the public rows.

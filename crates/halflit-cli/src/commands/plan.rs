@@ -112,6 +112,6 @@ fn exhausted_account(data: &Path) -> Option<String> {
 
 /// What stands behind `plan` on the command line: `train` takes the same.
 fn own_arguments() -> String {
-    let behind = std::env::args().skip_while(|word| word != "plan").skip(1);
-    behind.map(quoted).collect::<Vec<_>>().join(" ")
+    let behind = std::env::args_os().skip_while(|word| word != "plan").skip(1);
+    behind.map(|word| quoted(word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
 }

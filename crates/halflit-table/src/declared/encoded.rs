@@ -20,6 +20,7 @@ pub struct EncodedTable {
     private_rows: Sealed<Rows>,
     private_labels: Sealed<Vec<f64>>,
     private_units: Sealed<Units>,
+    lacks_private_labels: bool,
     label_is_sensitive: bool,
 }
 
@@ -98,6 +99,7 @@ impl EncodedTable {
             private_labels: Sealed::new(labels(&split.private, has_private_labels)?),
             private_units: Sealed::new(units),
             facts: declared.facts().clone(),
+            lacks_private_labels: !has_private_labels,
             label_is_sensitive,
             encoding,
         })
@@ -130,9 +132,15 @@ impl EncodedTable {
             private_labels: Sealed::new(private.1),
             private_units: Sealed::new(units),
             facts,
+            lacks_private_labels: false,
             label_is_sensitive,
             encoding,
         })
+    }
+
+    /// Whether the private rows were read without their labels: good for fitting to what was released, not for training.
+    pub fn lacks_private_labels(&self) -> bool {
+        self.lacks_private_labels
     }
 
     /// Whether the labels of private rows are secret.

@@ -16,8 +16,8 @@ const ONE_IN: usize = 10;
 /// Sensitive cells that a row may get: the coordinates they fill, the label, and how likely they are beforehand.
 pub(super) struct Pool {
     entries: Vec<Entry>,
-    /// Whether cells are of public rows, and go to rows like these only.
-    goes_by_likeness: bool,
+    /// Entries that are of the same public row stand together, so many; cells go to rows like theirs only. None: to any row.
+    of_one_row: Option<usize>,
 }
 
 struct Entry {
@@ -98,7 +98,7 @@ impl Pool {
         let rows = encoding.encode_features(&table, OutOfDomain::Coerce)?;
         let labels = encoding.encode_labels(&table, OutOfDomain::Refuse)?;
         let entries = entries(public, &rows, &labels, |row| prior.map_or(1.0, |prior| prior[row]))?;
-        Ok(Pool { entries, goes_by_likeness: false })
+        Ok(Pool { entries, of_one_row: None })
     }
 
     /// The sensitive cells of public rows: what occurs together there occurs together here, and secrets go with public columns as they do there. A sensitive class is any of those seen, whatever the other
@@ -111,7 +111,8 @@ impl Pool {
             classes.sort_unstable_by(f64::total_cmp);
             classes.dedup();
         }
-        let count = rows.len().min(MOST_ENTRIES / classes.len().max(1));
+        let of_one_row = classes.len().max(1);
+        let count = rows.len().min((MOST_ENTRIES / of_one_row).max(ONE_IN));
         let mut chosen = Vec::new();
         let mut entry_labels = Vec::new();
         for row in (0..count).map(|i| i * rows.len() / count) {
@@ -121,43 +122,39 @@ impl Pool {
             entry_labels.extend(possible);
         }
         let entries = entries(public, &rows.select(&chosen)?, &entry_labels, |_| 1.0)?;
-        Ok(Pool { entries, goes_by_likeness: !matches!(public.view.features, PublicFeatures::None) })
+        let has_likeness = !matches!(public.view.features, PublicFeatures::None);
+        Ok(Pool { entries, of_one_row: has_likeness.then_some(of_one_row) })
     }
 
     /// The entries that a row with these public cells may get.
     fn like(&self, known: &[i16]) -> Vec<u32> {
-        let mut places: Vec<u32> = (0..self.entries.len() as u32).collect();
-        if self.goes_by_likeness {
-            let distances: Vec<i64> =
-                self.entries.iter().map(|entry| squared_distance(&entry.known, known)).collect();
-            let kept = places.len().div_ceil(ONE_IN);
+        let Some(of_one_row) = self.of_one_row else { return (0..self.entries.len() as u32).collect() };
+        let distances: Vec<i64> = self
+            .entries
+            .iter()
+            .step_by(of_one_row)
+            .map(|entry| squared_distance(&entry.known, known))
+            .collect();
+        let mut rows: Vec<u32> = (0..distances.len() as u32).collect();
+        let kept = rows.len().div_ceil(ONE_IN);
+        if kept < rows.len() {
             // Among equally near ones the order of the pool decides: the same for everyone.
-            places.select_nth_unstable_by_key(kept - 1, |&at| (distances[at as usize], at));
-            places.truncate(kept);
+            rows.select_nth_unstable_by_key(kept, |&row| (distances[row as usize], row));
+            rows.truncate(kept);
         }
-        places
+        let entries = |row: u32| (row * of_one_row as u32)..((row + 1) * of_one_row as u32);
+        rows.into_iter().flat_map(entries).collect()
     }
 
-    /// Draws cells for every row: of those for rows like it, entry e with probability proportional to prior(e) exp(-loss with e).
+    /// Draws cells for so many rows of so many coordinates: of those for rows like it, entry e with probability proportional to prior(e) exp(-loss with e).
     pub fn fill(
         &self,
-        count: usize,
+        (count, width): (usize, usize),
         known: Option<&Rows>,
         known_labels: Option<&[f64]>,
         model: Option<(Loss, &[f64])>,
         stream: &mut Stream,
     ) -> Result<(Rows, Vec<f64>), MechanismError> {
-        let width = known.map_or_else(
-            || {
-                self.entries
-                    .iter()
-                    .flat_map(|entry| entry.coordinates.last())
-                    .map(|(at, _)| *at as usize + 1)
-                    .max()
-                    .unwrap_or(1)
-            },
-            Rows::width,
-        );
         let shifts: Vec<Vec<f64>> = match model {
             None => Vec::new(),
             Some((_, weights)) => self.entries.iter().map(|entry| entry.scores(weights, width)).collect(),

@@ -143,7 +143,7 @@ impl Rehearsal {
         let known_labels: Option<Vec<f64>> =
             public.view.labels.map(|labels| chosen.iter().map(|&row| labels[row as usize]).collect());
         let (rows, labels) = pool.fill(
-            chosen.len(),
+            (chosen.len(), public.encoding.width()),
             known.as_ref(),
             known_labels.as_deref(),
             weights.as_deref().map(|weights| (loss, weights)),

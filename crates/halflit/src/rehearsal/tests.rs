@@ -152,6 +152,21 @@ fn the_public_fit_is_not_the_truth_of_a_rehearsal() {
     }
 }
 
+/// A sensitive class goes with any cells, so that all classes occur, about as often as the model says.
+#[test]
+fn every_class_is_made_up() {
+    let story = Story { public: vec!["x", "u"], public_rows: true, ..Story::new(3_000).loss("softmax") };
+    let problem = story.problem();
+    let rehearsal = Rehearsal::new(&problem.public_side().unwrap(), &MadeUp::Model, usize::MAX).unwrap();
+    let share = |labels: &[f64], class: f64| {
+        labels.iter().filter(|&&label| label == class).count() as f64 / labels.len() as f64
+    };
+    for class in [0.0, 1.0, 2.0] {
+        let (made_up, seen) = (share(&rehearsal.labels, class), share(problem.public_data().1, class));
+        assert!((made_up - seen).abs() < 0.1, "{class}: {made_up} {seen}");
+    }
+}
+
 #[test]
 fn a_prior_is_followed() {
     let story = Story { public: vec!["x", "u", "y"], ..Story::new(2_000) };

@@ -3,7 +3,7 @@
 use super::{Model, VerifyError};
 use crate::mechanisms::{Inconsistency, columns_belong_to};
 use crate::problem::Problem;
-use halflit_privacy::{Relation, Unit};
+use halflit_privacy::{PrivateRows, Relation, SensitiveColumns, Unit};
 use halflit_table::Values;
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Secrets {
-    /// Whether all rows of a user were hidden together, or single rows.
-    pub of_users: bool,
+    /// The column that says whose a row is, if all rows of a user were hidden together.
+    pub user_column: Option<String>,
+    /// Whose cells were hidden: every row's, or those of rows that some column did not mark as public.
+    pub private_rows: PrivateRows,
+    /// Whether every column of the table was secret, and with it the number of a user's rows.
+    pub all_columns: bool,
     /// The columns used whose cells are secret in private rows.
     pub sensitive_columns: Vec<String>,
     /// The columns used whose cells anyone may know.
@@ -38,19 +42,45 @@ impl Secrets {
         let (sensitive, public): (Vec<_>, Vec<_>) = columns.partition(|(_, is_sensitive)| *is_sensitive);
         let names = |columns: Vec<(&str, bool)>| columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         Secrets {
-            of_users: matches!(relation.unit(), Unit::User { .. }),
             sensitive_columns: names(sensitive),
             public_columns: names(public),
+            ..Secrets::declared(relation)
         }
     }
 
-    /// Whether the relation protects these units and columns, and no others that were used.
+    /// What the relation alone says.
+    fn declared(relation: &Relation) -> Self {
+        Secrets {
+            user_column: match relation.unit() {
+                Unit::User { id_column } => Some(id_column.clone()),
+                Unit::Row => None,
+            },
+            private_rows: relation.private_rows().clone(),
+            all_columns: *relation.sensitive() == SensitiveColumns::All,
+            sensitive_columns: Vec::new(),
+            public_columns: Vec::new(),
+        }
+    }
+
+    /// Whether the relation protects these units, rows and columns, and no others that were used.
     pub(super) fn belong_to(&self, relation: &Relation) -> Result<(), Inconsistency> {
-        if self.of_users != matches!(relation.unit(), Unit::User { .. }) {
-            return Err(Inconsistency::new(
-                "secrets.of_users",
-                "true if the unit is a user, false if it is a row",
-            ));
+        let declared = Secrets::declared(relation);
+        for (is_same, field, allowed) in [
+            (self.user_column == declared.user_column, "secrets.user_column", "the relation's user column"),
+            (
+                self.private_rows == declared.private_rows,
+                "secrets.private_rows",
+                "the relation's private rows",
+            ),
+            (
+                self.all_columns == declared.all_columns,
+                "secrets.all_columns",
+                "true where all columns are sensitive",
+            ),
+        ] {
+            if !is_same {
+                return Err(Inconsistency::new(field, allowed));
+            }
         }
         columns_belong_to(relation, &self.sensitive_columns, &self.public_columns)
     }

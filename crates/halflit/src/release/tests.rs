@@ -366,8 +366,9 @@ fn under(mut certificate: Certificate, relation: Relation) -> Result<Verified, V
 
 /// The same with the other kind of change, the other unit, and other sensitive columns.
 fn relabelled(relation: &Relation) -> Vec<Relation> {
+    let users = |id_column: &str| Unit::User { id_column: id_column.to_owned() };
     let unit = match relation.unit() {
-        Unit::Row => Unit::User { id_column: "user".to_owned() },
+        Unit::Row => users("user"),
         Unit::User { .. } => Unit::Row,
     };
     let change = match relation.change() {
@@ -380,6 +381,19 @@ fn relabelled(relation: &Relation) -> Vec<Relation> {
         Relation::new(relation.unit().clone(), sensitive.clone(), rows.clone(), change),
         Relation::new(unit, sensitive.clone(), rows.clone(), relation.change()),
     ];
+    if matches!(relation.unit(), Unit::User { .. }) {
+        let other = users("household");
+        others.push(Relation::new(other, sensitive.clone(), rows.clone(), relation.change()));
+    }
+    let marked = |value: &str| PrivateRows::Outside(PublicRows::new("consent", [value]).unwrap());
+    for private_rows in [PrivateRows::All, marked("yes"), marked("never")] {
+        // Where all columns are sensitive, none can mark rows.
+        if private_rows != *rows && (private_rows == PrivateRows::All || *sensitive != SensitiveColumns::All)
+        {
+            let unit = relation.unit().clone();
+            others.push(Relation::new(unit, sensitive.clone(), private_rows, relation.change()));
+        }
+    }
     for sensitive in [SensitiveColumns::All, named(&["x", "u"]), named(&["c"]), named(&["y"]), named(&["z"])]
     {
         if sensitive != *relation.sensitive() {
@@ -481,6 +495,7 @@ fn a_mechanism_that_the_relation_does_not_allow_is_refused() {
     mismatch(under(heavier.clone(), labels.relation.clone()), "total_weight");
     let named = SensitiveColumns::named(["y"]).unwrap();
     let with_public = Relation::new(Unit::Row, named, outside(), Change::Replace).unwrap();
+    heavier.secrets.private_rows = with_public.private_rows().clone();
     under(heavier.clone(), with_public.clone()).unwrap();
     if let Statement::NoisyGradient(statement) = &mut heavier.mechanism {
         statement.total_weight += 0.5;
